@@ -6,7 +6,7 @@ from gt.launch.engine import Attached, Command, Plan
 
 
 def _commands(plan: Plan) -> list[Command]:
-    words = plan.worker("--count", str(plan.workers), "--id", "0")
+    words = plan.worker("--count", str(plan.workers), "--id", "0", "--supervise")
     return [Command(label="workers", words=tuple(words))]
 
 

@@ -126,6 +126,14 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="so many workers, forked from one process: as fast as one; --id is then the first's",
     )
     parser.add_argument(
+        "--supervise",
+        action="store_true",
+        help="start another worker in the place of one that dies after it has joined (by a signal,"
+        " a crash in a library, out of memory): same index, same GPU, same settings. What it alone"
+        " held is lost, and its programs go on",
+    )
+    parser.add_argument("--place-seconds", type=_seconds, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument(
         "--gpu",
         type=_number(0, INDEX_MAX),
         metavar="N",
@@ -241,6 +249,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
         native_rows=config.native_rows(),
         is_verbose=config.is_verbose(),
         gpu=gpu,
+        place_seconds=arguments.place_seconds,
         wait_seconds=wait if arguments.wait_seconds is None else arguments.wait_seconds,
     )
 
@@ -258,9 +267,13 @@ def main(words: Sequence[str] | None = None) -> int:
         start = _start(arguments)
         if arguments.fork_fd is not None:
             return fork_server.run(start, arguments.fork_fd)
-        if arguments.count is not None or arguments.end_with_input:
-            count = arguments.count or 1
-            return forks.run(start, count, ends_with_input=arguments.end_with_input)
+        if arguments.count is not None or arguments.end_with_input or arguments.supervise:
+            return forks.run(
+                start,
+                arguments.count or 1,
+                ends_with_input=arguments.end_with_input,
+                supervises=arguments.supervise,
+            )
         return startup.run(start)
     except (startup.StartError, ConfigError) as error:
         sys.stderr.write(f"gt.worker: {error}\n")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import subprocess
 import sys
 
@@ -45,11 +44,11 @@ def run(start: startup.Start, descriptor: int) -> int:
 
 def _forked(requests: ForkRequests) -> ForkRequest | None:
     """Forks a worker for each request; returns it in the child, and None after the last one."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps workers that have ended
     while (request := requests.receive()) is not None:
-        if not os.fork():
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        child = os.fork()
+        if not child:
             return request
+        requests.watch(request, child)  # reaps it, and reports how it has ended
         os.close(request.control_fd)
     return None
 
@@ -59,10 +58,10 @@ def _start(requests: ForkRequests, start: startup.Start) -> None:
     command = [sys.executable, "-m", "gt.worker", "--backend", start.backend]
     if start.threads is not None:
         command += ["--threads", str(start.threads)]
-    children = []
     while (request := requests.receive()) is not None:
         own = ["--id", str(request.index), "--control-fd", str(request.control_fd)]
         child = subprocess.Popen(command + own, pass_fds=[request.control_fd])
-        children.append(child)  # not reaped, so that its process number stays taken
         os.close(request.control_fd)
         requests.tell(request, child.pid)
+        requests.watch(request, child.pid)  # reaps it, so Popen must not
+        child.returncode = 0

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CALL_SECONDS = 3.0  # limit for a dispatcher's answer
 CALL_AGAIN_SECONDS = 0.25
+PLACE_AGAIN_SECONDS = 0.05
+PLACE_TAKEN = "is there already"  # in the dispatcher's refusal
 BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
 # Modules of each backend on the CPU.
 MODULES = {
@@ -47,6 +49,8 @@ class Start:
     Args:
         gpu: number among the visible GPUs; None for the one of the worker's index.
         wait_seconds: seconds for which the call is repeated while no dispatcher answers.
+        place_seconds: seconds for which it is repeated while the worker of this index, which has
+            died, is there for the dispatcher.
     """
 
     backend: str
@@ -69,6 +73,7 @@ class Start:
     is_verbose: bool = False
     gpu: int | None = None
     wait_seconds: float = 0.0
+    place_seconds: float = 0.0
 
 
 def gpu_of(index: int | None, count: int) -> int:
@@ -167,18 +172,24 @@ def run(start: Start) -> int:
 
 def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> None:
     _wait_for_dispatcher(start)
-    try:
-        run_on_socket(
-            host=start.host,
-            port=start.port,
-            unix=start.unix,
-            index=start.index,
-            token=start.token,
-            rings=start.rings,
-            backend=backend,
-        )
-    except ConnectionRefusedError as error:
-        raise StartError(str(error)) from None
+    deadline = time.monotonic() + start.place_seconds
+    while True:  # ends at the deadline
+        try:
+            run_on_socket(
+                host=start.host,
+                port=start.port,
+                unix=start.unix,
+                index=start.index,
+                token=start.token,
+                rings=start.rings,
+                backend=backend,
+            )
+        except ConnectionRefusedError as error:  # noqa: PERF203 - a refusal takes much longer
+            if PLACE_TAKEN not in str(error) or time.monotonic() > deadline:
+                raise StartError(str(error)) from None
+            time.sleep(PLACE_AGAIN_SECONDS)
+        else:
+            return
 
 
 def _wait_for_dispatcher(start: Start) -> None:

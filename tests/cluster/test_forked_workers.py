@@ -20,6 +20,7 @@ from worker_processes import children, worker_processes
 import gt
 """
 GONE = "worker {} is gone (its process ended) and held this value"
+KILLED = "worker {} is gone (its process was ended by signal 9, SIGKILL) and held this value"
 
 
 def start(code: str, **settings: str) -> "subprocess.Popen[str]":
@@ -111,7 +112,7 @@ def test_a_program_that_ends_waits_for_their_end() -> None:
     assert not any(alive(int(word)) for word in printed[1].split())
 
 
-def test_a_killed_worker_is_named_and_the_others_go_on() -> None:
+def test_a_killed_worker_is_named_and_replaced() -> None:
     code = (
         CUT
         + """
@@ -123,7 +124,7 @@ gt.disconnect()
 print(gt.distribute(gt.arange(2.0), dim=0).tolist(), gt.debug.stats()["workers"])
 """
     )
-    lines = [GONE.format(1), "[0.0, 1.0, 2.0] 1", "[0.0, 1.0] 2"]
+    lines = [KILLED.format(1), "[0.0, 1.0, 2.0] 2", "[0.0, 1.0] 2"]
     assert run(code, GT_WORKERS="2")[0][1:] == lines
 
 
@@ -156,7 +157,11 @@ except gt.WorkerError as error: print(str(error).splitlines()[0])
 gt.disconnect()
 print(gt.ones(2).tolist())
 """
-    assert run(code) == ([GONE.format(0), "[1.0, 1.0]"], "")
+    printed, said = run(code)
+    assert printed == [GONE.format(0), "[1.0, 1.0]"]
+    empty = [f"gt: worker {index} is gone: its process ended; " for index in range(2)]
+    lines = said.splitlines()
+    assert all(line.startswith(tuple(empty)) and line.endswith("place is empty") for line in lines)
 
 
 THREAD = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
@@ -178,10 +183,12 @@ print(*children(), *worker_processes())
 """
     )
     printed, said = run(code, PYTHONPATH=str(tmp_path))
-    assert printed[:3] == ["[0.0, 1.0, 2.0, 3.0]", GONE.format(1), "[0.0, 1.0, 2.0]"]
-    assert said == (
-        "gt.worker: a thread runs where workers would be forked, so each imports by itself\n"
+    assert printed[:3] == ["[0.0, 1.0, 2.0, 3.0]", KILLED.format(1), "[0.0, 1.0, 2.0]"]
+    first, last = said.splitlines()
+    assert first == (
+        "gt.worker: a thread runs where workers would be forked, so each imports by itself"
     )
+    assert last.endswith("; another took its place")
     assert not any(alive(int(word)) for word in printed[3].split())
 
 

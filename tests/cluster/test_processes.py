@@ -274,13 +274,14 @@ def test_an_interrupt_while_the_ring_is_full_loses_nothing() -> None:
     assert run(code) == lines
 
 
-def test_a_killed_worker_is_one_clear_error_at_the_next_read() -> None:
-    """It was the only one: what it held and what is new fail, until the next session."""
+def test_a_worker_killed_while_it_starts_is_one_clear_error_at_the_next_read() -> None:
+    """It was the only one: what it was to hold and what is new fail, until the next session."""
     code = """
         import gt
-        x = gt.ones(3)
-        print(x.tolist())
+        gt.init()
+        until(workers)
         os.kill(workers()[0], signal.SIGKILL)
+        x = gt.ones(3)
         for read in (x.tolist, lambda: (x + 1).tolist(), lambda: gt.ones(2).tolist()):
             try:
                 read()
@@ -291,14 +292,16 @@ def test_a_killed_worker_is_one_clear_error_at_the_next_read() -> None:
         gt.disconnect()
         print(gt.ones(2).tolist())
     """
-    gone = "worker 0 is gone (its process ended) and held this value"
     none = "no worker is connected to the dispatcher"
     advice = "  gt.disconnect() ends the session; the next operation starts a worker"
-    assert run(code) == ["[1.0, 1.0, 1.0]", gone, gone, none, advice, "[1.0, 1.0]"]
+    lines = run(code)
+    assert lines[2:] == [none, advice, "[1.0, 1.0]"]
+    gone = "worker 0 is gone (its process was ended by signal 9, SIGKILL) and held this value"
+    assert set(lines[:2]) <= {gone, none}
 
 
 def test_one_of_two_workers_killed_takes_only_what_it_alone_held() -> None:
-    """Replicas and values elsewhere live; new work runs on the worker that is left."""
+    """Replicas and values elsewhere live; new work runs on both again."""
     code = """
         import gt
         gt.gpu_workers(2)
@@ -320,5 +323,5 @@ def test_one_of_two_workers_killed_takes_only_what_it_alone_held() -> None:
         "True",
         "[0.0, 1.0, 2.0, 3.0] [1.0, 1.0]",
         "15.0 [2.0, 2.0]",
-        "1",
+        "2",
     ]

@@ -7,6 +7,7 @@ mod estimate;
 mod fast_path;
 mod named;
 pub(crate) mod probe;
+mod recovery;
 mod untrusted;
 
 use crate::control::release;
@@ -17,6 +18,7 @@ use crate::session::Session;
 use crate::session::value::{Shards, Value};
 use gt_protocol::{Instruction, Kind, Meta};
 use named::Named;
+use recovery::Suspects;
 use std::collections::BTreeMap;
 
 pub use named::{NamedSummary, SessionRefusal};
@@ -27,6 +29,8 @@ pub struct Dispatcher {
     /// Sessions that outlive their clients, by name.
     named: BTreeMap<Box<str>, Named>,
     next_session: u32,
+    /// Instructions that were running when their worker died.
+    suspects: Suspects,
     core: Core,
 }
 
@@ -46,6 +50,7 @@ impl Dispatcher {
             sessions: BTreeMap::new(),
             named: BTreeMap::new(),
             next_session: 1,
+            suspects: Suspects::default(),
             core: Core::new(config),
         }
     }

@@ -5,7 +5,7 @@
 //! everything else: peers that join and leave, and messages of workers. The owner of the sockets
 //! and rings calls both; the simulator drives them in the same way.
 //!
-//! Modules from the bottom up: `event` (inputs and outputs), `cost`; `workers` (their slots),
+//! Modules from the bottom up: `event` (inputs and outputs), `cost`; `workers` (their slots), `lineage` (how their values are made again),
 //! `session` (one client's values and history), `strategy` (strategies of an operator on a mesh);
 //! `planner` (the context of one instruction's plan); `reshard` (redistributing shards); `plan`
 //! (planning one instruction); `control` (instructions that compute nothing); `dispatcher`.
@@ -17,6 +17,7 @@ mod control;
 mod cost;
 mod dispatcher;
 mod event;
+mod lineage;
 mod number;
 mod plan;
 mod planner;
@@ -30,5 +31,6 @@ pub use cost::{CostModel, CostModelError, LinkCost, Links};
 pub use dispatcher::probe::{Measured, Probe};
 pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
+pub use lineage::{Lineage, Remake, WantedValues};
 pub use planner::Config;
 pub use trace_line::TraceLine;

@@ -98,6 +98,17 @@ impl Workers {
         self.replace(index, true);
     }
 
+    /// Puts another worker in the place of one that is gone; the slots of these values stay
+    /// assigned, and `vacated` are free again.
+    pub fn succeed(&mut self, index: WorkerIndex, vacated: &[u32]) {
+        if let Some(worker) = self.get_mut(index) {
+            worker.free.extend_from_slice(vacated);
+            (worker.session, worker.process) = (None, None);
+            (worker.backends, worker.is_far) = Default::default();
+        }
+        self.epoch += 1;
+    }
+
     /// Removes a worker; returns true if it was alive.
     pub fn leave(&mut self, index: WorkerIndex) -> bool {
         let lived = self.is_alive(index);

@@ -8,6 +8,7 @@
 mod sessions;
 
 use crate::client::{Breach, ServedClient};
+use crate::death;
 use crate::leases::Leases;
 use crate::link::{Inbound, Outbound, PeerLink, SlabPayloads};
 use crate::net_event::{Introduction, NetEvent};
@@ -136,7 +137,7 @@ impl EventLoop {
                 NetEvent::Worker { index, link, introductions } => {
                     self.add_worker(index, link, &introductions);
                 }
-                NetEvent::WorkerGone { index, reason } => self.drop_worker(index, &reason),
+                NetEvent::WorkerGone { index, reason } => self.lose_worker(index, &reason),
                 NetEvent::Stop => return None,
             }
         }
@@ -203,6 +204,12 @@ impl EventLoop {
     pub(crate) fn user_of(&self, session: SessionId) -> String {
         let client = self.clients.iter().find(|client| client.session == session);
         client.map_or_else(String::new, |client| client.user.clone())
+    }
+
+    /// Handles the end of a worker's connection: the reason gains what it was at.
+    fn lose_worker(&mut self, index: WorkerIndex, reason: &str) {
+        let last = self.workers.get(&index).and_then(Inbound::last_instruction);
+        self.drop_worker(index, &death::reason(reason, last));
     }
 
     fn drop_worker(&mut self, index: WorkerIndex, reason: &str) {

@@ -3,6 +3,7 @@
 //! The map:
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - [`death`]: texts about a worker that has ended.
 //! - `leases`: sessions that outlive their clients.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
 //! - [`Backlog`]: words on their way to a ring or a channel that is full, here and in a client.
@@ -16,6 +17,7 @@
 
 mod backlog;
 mod client;
+pub mod death;
 mod event_loop;
 mod leases;
 mod line_log;

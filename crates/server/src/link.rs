@@ -2,6 +2,7 @@
 //! socket's task.
 
 use crate::backlog::{Backlog, KEPT_WORDS};
+use crate::death::LastInstruction;
 use gt_protocol::handshake::FRAME_BYTES_MAX;
 use gt_protocol::integer::to_u64;
 use gt_protocol::message::count_cancels;
@@ -118,6 +119,15 @@ impl Inbound {
     /// Words that have arrived and were not consumed.
     pub fn unread(&self) -> &[u32] {
         self.words.get(self.start..).unwrap_or_default()
+    }
+
+    /// Instruction that the peer, a worker, was at when it was last heard of; `None` where it
+    /// waited, and for a socket.
+    pub fn last_instruction(&self) -> Option<LastInstruction> {
+        match &self.source {
+            WordSource::Ring { consumer, .. } => LastInstruction::of_mark(consumer.mark()),
+            WordSource::Socket(_) => None,
+        }
     }
 
     /// Number of bytes received in total. Payloads between workers do not pass here: of a worker's

@@ -3,7 +3,9 @@
 
 use crate::mistake::{Mistake, Occasion, Planted};
 use crate::shadow::ShadowAccounts;
-use gt_dispatcher::{ClientFault, Dispatcher, Event, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{
+    ClientFault, Dispatcher, Event, Lineage, SessionId, Sink, TraceNotes, WorkerIndex,
+};
 use gt_protocol::message::{self, FromClient, FromWorker, Peer, Reach, ToClient, ToWorker};
 use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, cut};
@@ -70,6 +72,15 @@ pub struct CoreOutputs {
     /// Error of an output that has no binary form.
     pub error: Option<String>,
     pub collectives: u64,
+    /// Words that each worker was sent.
+    pub lineages: BTreeMap<WorkerIndex, Lineage>,
+}
+
+/// Words of a worker that are kept: more than most simulations have, so some lose the oldest.
+const LINEAGE_WORDS: usize = 1 << 20;
+
+fn new_lineage() -> Lineage {
+    Lineage::new(LINEAGE_WORDS)
 }
 
 impl Shell {
@@ -84,6 +95,7 @@ impl Shell {
             cancels: 0,
             error: None,
             collectives: 0,
+            lineages: BTreeMap::new(),
         };
         let connections = BTreeMap::new();
         Self {
@@ -235,6 +247,32 @@ impl Shell {
     /// means one of them.
     pub fn worker_joined(&mut self, id: PeerId, others: &[PeerId]) {
         let index = id.index;
+        self.introduce(id, others);
+        self.accounts.worker_joined(index);
+        self.handle(Event::WorkerJoined { index });
+    }
+
+    /// Adds a worker in the place of one that is gone, whose values it makes again.
+    pub fn worker_replaced(&mut self, id: PeerId, others: &[PeerId]) {
+        let index = id.index;
+        let lineage = self.outputs.lineages.remove(&index).unwrap_or_else(new_lineage);
+        self.introduce(id, others);
+        let (reason, lineage) = ("connection reset", &lineage);
+        self.dispatcher.worker_replaced((index, reason), lineage, None, &mut self.outputs);
+    }
+
+    /// Checks the values after a worker was replaced.
+    ///
+    /// # Errors
+    /// A value that the dispatcher gave up wrongly.
+    pub fn check_loss(&mut self, index: u32) -> Result<(), String> {
+        let checked = self.accounts.worker_left(index, &self.dispatcher);
+        self.accounts.worker_joined(index);
+        checked
+    }
+
+    fn introduce(&mut self, id: PeerId, others: &[PeerId]) {
+        let index = id.index;
         let peer = |id: PeerId| {
             let PeerId { index, incarnation } = id;
             ToWorker::Peer(Peer { index, incarnation, reach: Reach::Memory })
@@ -243,11 +281,10 @@ impl Shell {
             self.outputs.worker_message(other.index, &peer(id));
             self.outputs.worker_message(index, &peer(other));
         }
-        self.accounts.worker_joined(index);
-        self.handle(Event::WorkerJoined { index });
     }
 
     pub fn worker_left(&mut self, index: u32) -> Result<(), String> {
+        self.outputs.lineages.remove(&index);
         self.handle(Event::WorkerLeft { index, reason: "connection reset" });
         self.accounts.worker_left(index, &self.dispatcher)
     }
@@ -298,6 +335,7 @@ impl Sink for CoreOutputs {
         if let Err(error) = wire::encode(instruction, &mut words) {
             self.error = Some(format!("an instruction for worker {worker}: {error}"));
         }
+        self.lineages.entry(worker).or_insert_with(new_lineage).append(&words);
         self.to_workers.push((worker, words));
     }
 

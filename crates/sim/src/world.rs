@@ -357,9 +357,14 @@ impl World {
         let Packet::Words(words) = packet else {
             self.worker_words.remove(&index);
             self.vacant.insert(index);
-            self.shell.worker_left(index)?;
-            if self.awaited.remove(&index) {
-                self.replace_worker(index);
+            let is_awaited = self.awaited.remove(&index);
+            if is_awaited && self.step.is_multiple_of(2) {
+                self.succeed_worker(index)?;
+            } else {
+                self.shell.worker_left(index)?;
+                if is_awaited {
+                    self.replace_worker(index);
+                }
             }
             self.flush()?;
             self.check_accounts()?;

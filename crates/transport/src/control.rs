@@ -33,6 +33,9 @@ pub enum ControlKind {
     /// A request to fork. One descriptor: a worker's control socket. The answer has the descriptor
     /// of the new process, and its number as the `value`.
     Fork,
+    /// A forked process has ended, of worker `index`. The low half of `value` is its number, the
+    /// high half its exit code, as a signed number: of one that a signal ended, minus the signal.
+    Ended,
 }
 
 /// One record.
@@ -67,6 +70,7 @@ impl ControlRecord {
             ControlKind::PeerGone => 3,
             ControlKind::Shutdown => 4,
             ControlKind::Fork => 5,
+            ControlKind::Ended => 6,
         };
         let mut bytes = [0; RECORD_BYTES];
         let fields = kind.to_le_bytes().into_iter().chain(self.index.to_le_bytes());
@@ -88,6 +92,7 @@ impl ControlRecord {
             3 => ControlKind::PeerGone,
             4 => ControlKind::Shutdown,
             5 => ControlKind::Fork,
+            6 => ControlKind::Ended,
             _ => return None,
         };
         Some(Self { kind, index: u32::from_le_bytes(*index), value: u64::from_le_bytes(*value) })

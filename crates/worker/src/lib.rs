@@ -47,6 +47,6 @@ pub use look_ahead::LookAhead;
 pub use machine::{Machine, Stop};
 pub use peers::{CopyBytes, Front, MessageId, PeerId, PeerLost, Peers, Progress};
 pub use reduce_op::{ReduceBytes, Shard, reduce};
-pub use replies::Replies;
+pub use replies::{Replies, Running};
 pub use stream::{Abort, CommunicationStream, Driver, Ended, Job};
 pub use strided_range::StridedRange;

@@ -167,6 +167,7 @@ impl<E: Engine> Machine<E> {
         self.executed += 1;
         let seen = self.look_ahead.seen(next);
         self.state.engine.begin_instruction();
+        replies.running(self.state.running(instruction));
         let done = self.instruction(instruction, seen, replies, driver);
         self.state.engine.end_instruction(self.state.session, instruction);
         if let Err(why) = done {

@@ -9,6 +9,7 @@ pub use negotiation::{Negotiation, Stage};
 use crate::engine::Engine;
 use crate::failure::{Cause, FailedInstruction, Fault};
 use crate::incarnations::Incarnations;
+use crate::replies::Running;
 use crate::rounding::Rounding;
 use crate::table::{NoValue, SlotTable};
 use crate::update_group::UpdateGroup;
@@ -73,6 +74,13 @@ impl<E: Engine> MachineState<E> {
         let origin =
             FailedInstruction { session: self.session, tag: instruction.tag, op: instruction.op };
         InFlight::new(self.tickets, origin)
+    }
+
+    /// An instruction that is about to run, unless it computes nothing.
+    #[inline]
+    pub fn running(&self, instruction: &Instruction<'_>) -> Option<Running> {
+        let (session, tag, op) = (self.session, instruction.tag, instruction.op);
+        (op.info().kind() != Kind::Control).then_some(Running { session, tag, op })
     }
 
     /// The cause of an instruction's failure.

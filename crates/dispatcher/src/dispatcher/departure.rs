@@ -32,9 +32,11 @@ impl Dispatcher {
         }
         let text = format!("worker {index} is gone ({reason}) and held this value");
         for (&id, session) in &mut self.sessions {
-            let orphans = forget_worker(session, index, &text);
+            let before = session.live_values();
+            let orphans = forget_worker(session, index, &text, &|_| true);
             self.core.workers.free_all(orphans.into_iter(), sink);
-            sink.session(id, &ToClient::WorkerLeft { index, reason: message::clip(reason) });
+            let reason = with_losses(reason, before - session.live_values());
+            sink.session(id, &ToClient::WorkerLeft { index, reason: message::clip(&reason) });
         }
         let requests = self.core.requests.open.iter();
         let lost: Vec<i64> = requests
@@ -46,7 +48,13 @@ impl Dispatcher {
         }
     }
 
-    fn request_lost(&mut self, key: i64, index: WorkerIndex, text: &str, sink: &mut dyn Sink) {
+    pub(super) fn request_lost(
+        &mut self,
+        key: i64,
+        index: WorkerIndex,
+        text: &str,
+        sink: &mut dyn Sink,
+    ) {
         // The loss of another shard of the same read may have answered it.
         let Some(request) = self.core.requests.open.get(&key) else { return };
         if let RequestKind::Read { value, .. } = request.kind {
@@ -69,15 +77,31 @@ impl Dispatcher {
     }
 }
 
+/// `its process ended; 3 values were lost`.
+pub(super) fn with_losses(reason: &str, count: usize) -> String {
+    match count {
+        0 => format!("{reason}; no value was lost"),
+        1 => format!("{reason}; 1 value was lost"),
+        _ => format!("{reason}; {count} values were lost"),
+    }
+}
+
 /// Fails the values of a session that lose a shard; replicated ones keep the remaining copies.
-/// Returns the remaining shards of the failed ones, to be freed.
-fn forget_worker(session: &mut Session, index: WorkerIndex, text: &str) -> Vec<(u32, u32)> {
+/// Returns the remaining shards of the failed ones, to be freed. Values that are not `lost` lose
+/// nothing.
+pub(super) fn forget_worker(
+    session: &mut Session,
+    index: WorkerIndex,
+    text: &str,
+    lost: &dyn Fn(u32) -> bool,
+) -> Vec<(u32, u32)> {
     let mut orphans = Vec::new();
     let is_on = |value: &Value| value.worker_slots().any(|(worker, _)| worker == index);
     let touched: Vec<u32> = session
         .values()
         .filter(|(_, value)| is_on(value) || is_target_on(value, index))
         .map(|(slot, _)| slot)
+        .filter(|&slot| lost(slot))
         .collect();
     for slot in touched {
         let Some(value) = session.value_mut(slot) else { unreachable!("slot {slot} is live") };

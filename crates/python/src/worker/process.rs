@@ -14,7 +14,7 @@ use gt_transport::{
     CHUNK_BYTES_MAX, Consumer, ControlKind, FutexWaker, HEAD_WORDS, Producer, RingError, SharedCpu,
     SlabReader, SlabWriter, receive_record, set_short_slice, set_timer_slack_1us,
 };
-use gt_worker::{PeerId, Replies, Stop};
+use gt_worker::{PeerId, Replies, Running, Stop};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use std::os::fd::{AsFd, OwnedFd};
@@ -135,7 +135,9 @@ fn watch(control: &OwnedFd, events: &Sender<PeerEvent>, waker: &FutexWaker) {
         let event = match record.kind {
             ControlKind::Peer => PeerEvent::Joined(peer, descriptors),
             ControlKind::PeerGone => PeerEvent::Gone(peer),
-            ControlKind::Setup | ControlKind::Shutdown | ControlKind::Fork => exit(),
+            ControlKind::Setup | ControlKind::Shutdown | ControlKind::Fork | ControlKind::Ended => {
+                exit()
+            }
         };
         if events.send(event).is_err() {
             exit();
@@ -168,26 +170,28 @@ fn serve(py: Python<'_>, worker: Worker, setup: Setup, stream: &mut WorkerStream
     machine.announce(false, &mut answers);
     loop {
         let wanted = words_wanted(&taken);
-        // While a collective is in flight the wait below polls too.
-        if answers.words.read(&mut taken, wanted) == 0
-            && (machine.is_in_flight()
+        if answers.words.read(&mut taken, wanted) == 0 {
+            answers.rest();
+            // While a collective is in flight the wait below polls too.
+            let waits = machine.is_in_flight()
                 || !wait_a_moment(&mut answers, &mut shared_cpu, || {
                     is_embedded && stream.is_alone()
-                }))
-        {
-            if answers.words.is_corrupt() {
-                return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
+                });
+            if waits {
+                if answers.words.is_corrupt() {
+                    return Err(PyConnectionError::new_err("the dispatcher's ring is corrupt"));
+                }
+                py.check_signals()?;
+                if machine.is_in_flight() {
+                    idle.end();
+                }
+                let limit = idle.limit();
+                machine.flush_record();
+                py.detach(|| stream.wait_for_words(&mut answers.words, limit));
+                idle.look(py)?;
+                machine.catch_up(&mut answers, stream);
+                continue;
             }
-            py.check_signals()?;
-            if machine.is_in_flight() {
-                idle.end();
-            }
-            let limit = idle.limit();
-            machine.flush_record();
-            py.detach(|| stream.wait_for_words(&mut answers.words, limit));
-            idle.look(py)?;
-            machine.catch_up(&mut answers, stream);
-            continue;
         }
         idle.end();
         match machine.run(&taken, &mut answers, stream) {
@@ -229,6 +233,11 @@ struct RingReplies {
 }
 
 impl RingReplies {
+    /// Notes that nothing runs: a worker that ends now ends for no instruction's sake.
+    fn rest(&mut self) {
+        self.ring.mark([0; 3]);
+    }
+
     /// Writes a long reply's bytes to the slab; false where they go among the words.
     fn publish_beside(&mut self, reply: &Reply<'_>) -> bool {
         let Some(slabs) = &mut self.slabs else { return false };
@@ -251,6 +260,15 @@ impl RingReplies {
 impl Replies for RingReplies {
     fn chunk_bytes_max(&self) -> usize {
         if self.slabs.is_some() { CHUNK_BYTES_MAX } else { REPLY_BYTES_MAX }
+    }
+
+    fn running(&mut self, instruction: Option<Running>) {
+        match instruction {
+            Some(Running { session, tag, op }) => {
+                self.ring.mark([session, tag, op.info().code.into()]);
+            }
+            None => self.rest(),
+        }
     }
 
     fn payload(&mut self, show: &mut dyn FnMut(u64, &[u8])) -> bool {

@@ -66,6 +66,15 @@ impl Faults {
     }
 }
 
+/// Entrance of a new worker.
+#[derive(Clone, Copy, Debug)]
+enum Entrance {
+    /// At a place that is empty.
+    Joins,
+    /// In the place of one that the dispatcher had until now.
+    Succeeds,
+}
+
 impl World {
     pub(super) fn maybe_fault(&mut self) -> Checked {
         if self.faults.supply.is_empty() || self.random.below(self.faults.rarity) != 0 {
@@ -103,20 +112,32 @@ impl World {
         if index < WORKERS_MAX {
             self.next_worker += 1;
             self.incarnations.insert(index, 0);
-            self.add_worker(PeerId { index, incarnation: 0 });
+            self.add_worker(PeerId { index, incarnation: 0 }, Entrance::Joins);
         }
     }
 
     /// Starts another worker with the index of one that is gone.
     pub(super) fn replace_worker(&mut self, index: u32) {
+        let id = self.next_incarnation(index);
+        self.add_worker(id, Entrance::Joins);
+    }
+
+    /// Starts another worker with the index of one whose end the dispatcher learns at the same
+    /// time: it makes the values of that one again.
+    pub(super) fn succeed_worker(&mut self, index: u32) -> Checked {
+        let id = self.next_incarnation(index);
+        self.add_worker(id, Entrance::Succeeds);
+        self.shell.check_loss(index)
+    }
+
+    fn next_incarnation(&mut self, index: u32) -> PeerId {
         self.vacant.remove(&index);
         let incarnation = self.incarnations.entry(index).or_default();
         *incarnation += 1;
-        let id = PeerId { index, incarnation: *incarnation };
-        self.add_worker(id);
+        PeerId { index, incarnation: *incarnation }
     }
 
-    fn add_worker(&mut self, id: PeerId) {
+    fn add_worker(&mut self, id: PeerId, arrival: Entrance) {
         let index = id.index;
         let slow = self.random.percent(15);
         let ticks = if slow { self.random.between(20, 60) } else { self.random.between(1, 4) };
@@ -132,7 +153,10 @@ impl World {
         self.workers.insert(index, WorkerHost { worker, turn_due: false, busy_until: 0 });
         let now = self.network.now();
         self.shell.outputs.note(|| format!("# tick {now}: worker {index} joins"));
-        self.shell.worker_joined(id, &others);
+        match arrival {
+            Entrance::Joins => self.shell.worker_joined(id, &others),
+            Entrance::Succeeds => self.shell.worker_replaced(id, &others),
+        }
     }
 
     pub(super) fn add_client(&mut self, hostile: bool) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::RingError;
-use super::mapping::{RingMapping, to_counter, to_usize};
+use super::mapping::{MARK_WORDS, RingMapping, to_counter, to_usize};
 use crate::scheduling::{self, poll_until};
 use crate::sleep::park::{self, NAPPING, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
 use crate::sleep::{Sleeping, WAIT_MAX};
@@ -50,6 +50,14 @@ impl Consumer {
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
+    }
+
+    /// The last mark of the producer, zeros before the first; of a living one the words may be
+    /// of two marks.
+    #[must_use]
+    pub fn mark(&self) -> [u32; MARK_WORDS] {
+        let words = &self.mapping.header().producer_mark.words;
+        words.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// Number of announcements of the producer ([`Producer::announce`](super::Producer::announce)),

@@ -19,6 +19,8 @@ use super::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, RingError, SEALS};
 /// there is one format.
 const HEADER_BYTES: u32 = 4096;
 const WORD_BYTES: u32 = 4;
+/// Words of a mark.
+pub(crate) const MARK_WORDS: usize = 3;
 /// Maximum bytes of a ring that is faulted in at once: first touches cost 100 ns on emitted groups.
 /// Larger rings are for payloads and would only occupy memory that is never used.
 const POPULATE_BYTES_MAX: usize = 4 << 20;
@@ -52,6 +54,15 @@ pub(super) struct RingHeader {
     pub(super) consumer_cpu: CacheLine,
     /// Number of announcements, wrapping. Written by the producer only.
     pub(super) announced: CacheLine,
+    /// The last mark of the producer (see [`Producer::mark`](super::Producer::mark)).
+    pub(super) producer_mark: MarkLine,
+}
+
+/// A mark: three words that one side writes and the other reads, if ever, after that one's death.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(super) struct MarkLine {
+    pub(super) words: [AtomicU32; MARK_WORDS],
 }
 
 /// A mapped ring.

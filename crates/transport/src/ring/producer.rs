@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::RingError;
-use super::mapping::{RingMapping, to_counter, to_usize};
+use super::mapping::{MARK_WORDS, RingMapping, to_counter, to_usize};
 use crate::scheduling::{self, poll_until};
 use crate::sleep::WAIT_MAX;
 use crate::sleep::park::{self, NAPPING, PARKED_ON_EVENTFD, PARKED_ON_FUTEX, RUNNING, Sleep};
@@ -72,6 +72,12 @@ impl Producer {
     pub fn shares_cpu(&self) -> bool {
         let consumer = self.mapping.header().consumer_cpu.word.load(Ordering::Relaxed);
         consumer == scheduling::current_cpu()
+    }
+
+    /// Returns true once the consumer has looked for words: its process has started.
+    #[must_use]
+    pub fn has_reader(&self) -> bool {
+        self.mapping.header().consumer_cpu.word.load(Ordering::Relaxed) != 0
     }
 
     /// Number of free words; 0 when corrupt. Reads the consumer's cache line: on a hot path use
@@ -157,6 +163,15 @@ impl Producer {
         let parked = &self.mapping.header().consumer_parked.word;
         if parked.load(Ordering::Relaxed) == NAPPING && park::claim_wake(parked, NAPPING) {
             park::wake(parked);
+        }
+    }
+
+    /// Notes what the producer is at, for the consumer to read if this process dies of it: three
+    /// plain stores, since that happens once an instruction.
+    #[inline]
+    pub fn mark(&mut self, mark: [u32; MARK_WORDS]) {
+        for (place, word) in self.mapping.header().producer_mark.words.iter().zip(mark) {
+            place.store(word, Ordering::Relaxed);
         }
     }
 

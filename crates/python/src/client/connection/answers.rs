@@ -73,6 +73,12 @@ pub(crate) struct Answers {
     numbered: u64,
     /// Workers of the dispatcher, as far as it has reported them.
     pub workers: BTreeSet<u32>,
+    /// Workers that have left, with the reasons, of which the user has not been told.
+    left: BTreeMap<u32, String>,
+    /// Workers that have left, as the user knows, and whose place is empty.
+    vacant: BTreeSet<u32>,
+    /// Texts about workers for the user, until they are printed.
+    pub notices: Vec<String>,
     /// Reason that the dispatcher gave when it closed the session; `None` before.
     pub closed: Option<String>,
 }
@@ -234,9 +240,16 @@ impl Answers {
             ToClient::WorkerJoined { index } => {
                 self.losses.clear();
                 self.workers.insert(*index);
+                if let Some(reason) = self.left.remove(index) {
+                    let text = format!("worker {index} is gone: {reason}");
+                    self.notices.push(format!("{text}; another took its place"));
+                } else if self.vacant.remove(index) {
+                    self.notices.push(format!("another worker took the place of worker {index}"));
+                }
             }
-            ToClient::WorkerLeft { index, .. } => {
+            ToClient::WorkerLeft { index, reason } => {
                 self.workers.remove(index);
+                self.left.insert(*index, (*reason).to_owned());
             }
             ToClient::Goodbye { reason } => self.closed = Some((*reason).to_owned()),
             ToClient::Description { request, text } => {
@@ -245,6 +258,15 @@ impl Answers {
                 }
             }
         }
+    }
+
+    /// Texts about workers for the user: each is returned once.
+    pub(crate) fn take_notices(&mut self) -> Vec<String> {
+        for (index, reason) in std::mem::take(&mut self.left) {
+            self.vacant.insert(index);
+            self.notices.push(format!("worker {index} is gone: {reason}; its place is empty"));
+        }
+        std::mem::take(&mut self.notices)
     }
 
     /// Elements of an answer, in runs. Others than those that were asked for fail the request: the

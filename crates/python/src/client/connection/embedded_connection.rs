@@ -1,21 +1,26 @@
 //! The connection to an embedded dispatcher: its core called inline, a ring to each worker.
 
+mod replacement;
+
 use super::answers::Answers;
 use super::payload::{self, Payloads};
-use super::worker_child::{ForkServer, WorkerChild};
-use super::{Connection, SharedInbox};
+use super::worker_child::{ForkReport, ForkServer, WorkerChild};
+use super::{Connection, Deaths, SharedInbox};
 use gt_dispatcher::{
-    CostModel, Dispatcher, Event, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
+    CostModel, Dispatcher, Event, Lineage, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
 };
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
 use gt_protocol::text;
 use gt_protocol::wire::{self, EncodeError, Frees};
-use gt_protocol::{Family, Instruction, Meta, Op};
+use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use gt_server::{Backlog, LineLog};
-use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader};
+use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader, peer_closed};
+use replacement::LifeLines;
+pub(crate) use replacement::{ConnectWorkersError, StartWorker, connect_workers};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Ring words that one instruction may need: the longest payload, and the plan around it.
 const ROOM_WORDS: usize = 12 * 1024;
@@ -38,6 +43,8 @@ pub(crate) struct WorkerProcess {
     pub has_started: bool,
     /// Large payloads to the worker.
     pub payloads: Payloads,
+    /// Words that it was sent, from which a successor makes its values again.
+    pub lineage: Lineage,
 }
 
 impl WorkerProcess {
@@ -54,6 +61,8 @@ pub(crate) struct StartedWorkers {
     pub chunks: Vec<SlabReader>,
     /// The process that forks the workers, if they are forked.
     pub fork_server: Option<ForkServer>,
+    /// Starts another worker in the place of one whose process has ended.
+    pub start: Option<StartWorker>,
 }
 
 pub(crate) struct EmbeddedConnection {
@@ -63,6 +72,14 @@ pub(crate) struct EmbeddedConnection {
     /// Large chunks of answers, by worker.
     chunks: Vec<SlabReader>,
     fork_server: Option<ForkServer>,
+    start_worker: Option<StartWorker>,
+    /// Number of workers before the present one, by index.
+    incarnations: Vec<u32>,
+    /// Number of the latest workers of an index that ended before they looked for work.
+    failed_starts: Vec<u32>,
+    life_lines: LifeLines,
+    /// Times of the latest deaths.
+    deaths: Vec<Instant>,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -87,7 +104,7 @@ impl Log {
 
 impl EmbeddedConnection {
     pub(crate) fn new(workers: StartedWorkers, log: Option<Log>, backend: String) -> Self {
-        let StartedWorkers { links, chunks, fork_server } = workers;
+        let StartedWorkers { links, chunks, fork_server, start: start_worker } = workers;
         let mut core = Dispatcher::new();
         let mut answers = Answers::default();
         let mut ignore = LinkSink {
@@ -107,7 +124,24 @@ impl EmbeddedConnection {
         let session = core.open_session();
         let scratch = Vec::new();
         let given_up = Vec::new();
-        Self { core, session, links, chunks, fork_server, scratch, log, backend, given_up }
+        let (incarnations, failed_starts) = (vec![0; links.len()], vec![0; links.len()]);
+        let life_lines = LifeLines::new(links.iter().map(|link| &*link.control));
+        Self {
+            core,
+            session,
+            links,
+            chunks,
+            fork_server,
+            start_worker,
+            incarnations,
+            failed_starts,
+            life_lines,
+            deaths: Vec::new(),
+            scratch,
+            log,
+            backend,
+            given_up,
+        }
     }
 
     /// Sets the costs of work and traffic that the planner uses.
@@ -131,26 +165,41 @@ impl EmbeddedConnection {
     fn end_given_up(&mut self, answers: &mut Answers) {
         // The loop ends: each worker is ended once, and a lost worker is sent nothing more.
         while let Some((index, reason)) = self.given_up.pop() {
-            self.lost(to_usize(index), &reason, answers);
+            self.end_worker(to_usize(index), &reason, answers);
         }
     }
 }
 
 impl EmbeddedConnection {
-    /// Takes the worker processes that were forked since the last call.
-    fn take_forked(&mut self, answers: &mut Answers) {
-        while let Some((index, child)) = self.fork_server.as_ref().and_then(ForkServer::take_forked)
-        {
-            let process = child.id();
-            let worker = WorkerIndex::try_from(index).expect("workers are few");
-            let Some(link) = self.links.get_mut(to_usize(worker)) else { continue };
-            link.child = child;
-            if !link.alive {
-                link.end(); // lost before it was known
+    /// Takes the fork server's reports since the last call.
+    fn take_reports(&mut self, answers: &mut Answers) {
+        while self.take_report(Duration::ZERO, answers) {}
+    }
+
+    /// Takes a report of the fork server, if one arrives within `patience`.
+    fn take_report(&mut self, patience: Duration, answers: &mut Answers) -> bool {
+        let server = self.fork_server.as_ref();
+        let Some(report) = server.and_then(|server| server.take_report(patience)) else {
+            return false;
+        };
+        match report {
+            ForkReport::Forked(worker, child) => {
+                let process = child.id();
+                let Some(link) = self.links.get_mut(to_usize(worker)) else { return true };
+                link.child = child;
+                if !link.alive {
+                    link.end(); // lost before it was known
+                }
+                let (core, mut outputs) = self.split(answers);
+                core.handle(Event::WorkerProcess { index: worker, process }, &mut outputs);
             }
-            let (core, mut outputs) = self.split(answers);
-            core.handle(Event::WorkerProcess { index: worker, process }, &mut outputs);
+            ForkReport::Ended { index, process, manner } => {
+                if let Some(link) = self.links.get_mut(to_usize(index)) {
+                    link.child.note_end(process, manner);
+                }
+            }
         }
+        true
     }
 
     /// Handles the first message among a worker's words, with its bytes if those came through the
@@ -283,6 +332,7 @@ impl Connection for EmbeddedConnection {
     fn cancel(&mut self, answers: &mut Answers) {
         for link in self.links.iter_mut().filter(|link| link.alive) {
             link.producer.announce();
+            link.lineage.forget();
         }
         let workers = (0..).zip(&self.links).filter(|(_, link)| link.alive);
         let workers: Vec<WorkerIndex> = workers.map(|(index, _)| index).collect();
@@ -311,14 +361,14 @@ impl Connection for EmbeddedConnection {
 
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers) {
         if self.links.get(index).is_some_and(|link| !link.has_started) && !words.is_empty() {
-            self.take_forked(answers);
+            self.take_reports(answers);
             self.links[index].has_started = true;
         }
         let mut rest = words;
         while !rest.is_empty() {
             match self.handle_first(index, rest, answers) {
                 Ok(used) => rest = rest.get(used..).unwrap_or_default(),
-                Err(reason) => return self.lost(index, &reason, answers),
+                Err(reason) => return self.end_worker(index, &reason, answers),
             }
             self.end_given_up(answers);
             if self.links.get(index).is_none_or(|link| !link.alive) {
@@ -328,27 +378,15 @@ impl Connection for EmbeddedConnection {
     }
 
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers) {
-        self.take_forked(answers);
-        let Some(link) = self.links.get_mut(index) else { return };
-        if !link.alive {
-            return;
-        }
-        link.alive = false;
-        link.end();
-        let (core, mut outputs) = self.split(answers);
-        let index = WorkerIndex::try_from(index).expect("workers are few");
-        core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
-        self.end_given_up(answers);
-        for (peer, link) in self.links.iter().enumerate().filter(|(_, link)| link.alive) {
-            let record = gt_transport::ControlRecord {
-                kind: gt_transport::ControlKind::PeerGone,
-                index,
-                value: 0,
-            };
-            // A peer that cannot be told is ending too.
-            drop(gt_transport::send_record(link.control.as_fd(), &record, &[]));
-            let _ = peer;
-        }
+        self.replace_lost(index, reason, answers);
+    }
+
+    fn deaths(&self) -> Option<Deaths> {
+        self.life_lines.deaths()
+    }
+
+    fn has_dead_worker(&mut self) -> bool {
+        self.links.iter().any(|link| link.alive && peer_closed(link.control.as_fd()))
     }
 
     fn describe(&self) -> String {
@@ -370,7 +408,8 @@ impl Connection for EmbeddedConnection {
     }
 
     fn close(&mut self) {
-        self.take_forked(&mut Answers::default());
+        self.life_lines.end();
+        self.take_reports(&mut Answers::default());
         for link in &mut self.links {
             link.end();
         }
@@ -397,8 +436,21 @@ impl WorkerProcess {
         if !self.alive {
             return;
         }
+        self.lineage.append(self.frees.words());
+        self.lineage.append(words);
         self.backlog.send(&mut self.producer, &[self.frees.words(), words]);
         self.frees.clear();
+    }
+
+    /// Sends a chunk of an upload, whose bytes may have gone beside the words.
+    fn write_chunk(&mut self, words: &[u32], chunk: &Instruction<'_>) {
+        self.write(&[]);
+        let slot = chunk.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        let mut whole = Vec::new();
+        // Without its words in the log, the value cannot be made again.
+        drop(payload::encode(chunk, None, &mut whole));
+        self.lineage.append_beside(slot, &whole);
+        self.backlog.send(&mut self.producer, &[words]);
     }
 
     /// Frees slots with the next words.
@@ -407,6 +459,11 @@ impl WorkerProcess {
         if self.frees.words().len() > FREES_WORDS_MAX {
             self.write(&[]);
         }
+    }
+
+    /// Returns true once its process has looked for work.
+    fn has_run(&self) -> bool {
+        self.has_started || self.producer.has_reader()
     }
 
     /// Ends the worker at once: none of its values is needed any more.
@@ -445,6 +502,11 @@ impl Sink for LinkSink<'_> {
         // Nothing waits for words that are sent to a worker that is gone.
         let link = self.links.get(place).filter(|link| link.alive);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
+            Ok(()) if instruction.op == Op::Chunk => {
+                if let Some(link) = self.links.get_mut(place).filter(|link| link.alive) {
+                    link.write_chunk(self.scratch, instruction);
+                }
+            }
             Ok(()) => self.deliver(worker),
             // The worker's slots differ from the core's from here on.
             Err(error) => self.give_up(worker, &unsent(&error)),

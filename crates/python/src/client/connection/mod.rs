@@ -16,8 +16,13 @@ use answers::Answers;
 use gt_protocol::message::FromClient;
 use gt_protocol::wire::PAYLOAD_BYTES_MAX;
 use gt_protocol::{Id, Instruction, Meta, Op, Operand};
+use gt_server::death::LastInstruction;
 use gt_transport::Sleeping;
 use payload::Payloads;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 /// Receives words from the other side. Threads wait on it without the GIL, one at a time.
@@ -34,6 +39,33 @@ pub(crate) trait Inbox: Send {
     fn unpark(&mut self);
     /// Reason why the other side is gone, if it is.
     fn closed(&mut self) -> Option<String>;
+    /// Instruction that the other side was at when it was last heard of; none where that is
+    /// unknown.
+    fn last_instruction(&self) -> Option<LastInstruction> {
+        None
+    }
+}
+
+/// An epoll instance that reports the end of workers' processes, and of the connection.
+#[derive(Clone)]
+pub(crate) struct Deaths(pub Arc<OwnedFd>);
+
+impl Deaths {
+    /// Event that reports the end of the connection; the others are workers' indices.
+    pub(crate) const END: u64 = u64::MAX;
+
+    /// Waits for an event; `None` where none will come any more.
+    pub(crate) fn wait(&self) -> Option<u64> {
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 1];
+        // The loop ends with an event; an interrupt is none.
+        loop {
+            match epoll::wait(&self.0, &mut events, None) {
+                Ok((ready, _)) => return ready.first().map(|event| event.data.u64()),
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+    }
 }
 
 pub(crate) type SharedInbox = Arc<Mutex<dyn Inbox>>;
@@ -108,6 +140,15 @@ pub(crate) trait Connection: Send {
     fn receive(&mut self, index: usize, words: &[u32], answers: &mut Answers);
     /// Handles the loss of the other end of inbox `index`.
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers);
+    /// Tells of the deaths of workers that this connection has started; `None` where it has none.
+    fn deaths(&self) -> Option<Deaths> {
+        None
+    }
+    /// Returns true if a worker that this connection has started has ended, and it does not know
+    /// that yet.
+    fn has_dead_worker(&mut self) -> bool {
+        false
+    }
     /// The address of a dispatcher that is a process of its own, as `gt.connect` takes it.
     fn address(&self) -> Option<&str> {
         None

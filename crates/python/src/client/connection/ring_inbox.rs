@@ -1,9 +1,13 @@
 //! An inbox that a ring fills: of a worker, or of a dispatcher process on this host.
 
 use super::{Inbox, SharedInbox};
+use gt_server::death::LastInstruction;
 use gt_transport::{Consumer, Sleeping, peer_closed};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
+
+/// Reason of a ring's end that is its peer's.
+pub(crate) const PROCESS_ENDED: &str = "its process ended";
 
 /// The inbox of a ring whose other end lives as long as the socket `control`.
 pub(crate) fn ring_inbox(consumer: Consumer, control: Arc<OwnedFd>) -> SharedInbox {
@@ -36,6 +40,10 @@ impl Inbox for RingInbox {
         if self.consumer.is_corrupt() {
             return Some("its ring is corrupt".to_owned());
         }
-        peer_closed(self.control.as_fd()).then(|| "its process ended".to_owned())
+        peer_closed(self.control.as_fd()).then(|| PROCESS_ENDED.to_owned())
+    }
+
+    fn last_instruction(&self) -> Option<LastInstruction> {
+        LastInstruction::of_mark(self.consumer.mark())
     }
 }

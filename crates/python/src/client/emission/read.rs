@@ -213,9 +213,9 @@ pub(crate) fn other_session(py: Python<'_>, what: &str) -> PyErr {
     errors::mistake(py, ErrorClass::Runtime, format!("{what}: the tensor {whose}"))
 }
 
-/// The exception for a failure; where no worker is left it adds how to start one.
+/// The exception for a failure; it adds advice where a worker was lost, or none is left.
 pub(crate) fn failure(py: Python<'_>, failed: &Failed) -> PyErr {
-    let advice = runtime::with(py, |runtime| runtime.advice());
+    let advice = runtime::with(py, |runtime| runtime.advice(failed.class));
     errors::of_failure(py, failed, advice.as_deref())
 }
 

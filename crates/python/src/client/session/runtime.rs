@@ -1,8 +1,9 @@
 //! The client's single state and the operations on it: preparing and sending instructions, waiting
 //! for answers, replacing connections. Files import only those before them in this order: `ending`,
-//! `fork`, `state`, `cancel`, `patience`, `prepare`, `silence`, `wait`, `replace`.
+//! `fork`, `state`, `cancel`, `deaths`, `patience`, `prepare`, `silence`, `wait`, `replace`.
 
 mod cancel;
+mod deaths;
 mod ending;
 mod fork;
 mod patience;
@@ -13,6 +14,7 @@ mod state;
 mod wait;
 
 pub(crate) use cancel::cancel;
+pub(crate) use deaths::watch_deaths;
 pub(crate) use ending::hold_other_threads;
 pub(crate) use patience::WORKER_WAIT;
 pub(crate) use prepare::{prepare, prepare_for, prepare_payload, set_opener};

@@ -2,12 +2,13 @@
 
 use super::{errors, runtime};
 use crate::client::connection::embedded_connection::{
-    EmbeddedConnection, Log, StartedWorkers, WorkerProcess,
+    ConnectWorkersError, EmbeddedConnection, Log, StartedWorkers, WorkerProcess, connect_workers,
 };
 use crate::client::connection::payload::Payloads;
 use crate::client::connection::ring_inbox::ring_inbox;
 use crate::client::connection::worker_child::{ForkServer, WorkerChild};
-use gt_dispatcher::CostModel;
+use gt_dispatcher::{CostModel, Lineage};
+use gt_protocol::message::{Peer, Reach};
 use gt_protocol::wire::Frees;
 use gt_server::{Backlog, LineLog};
 use gt_transport::{
@@ -27,12 +28,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Words of a worker's ring: 256 KiB fit into the second-level cache and hold some ten thousand
 /// instructions.
 const RING_WORDS: u32 = 1 << 16;
+/// Words of all workers together that are kept, so that values of a worker that dies can be made
+/// again: 64 MiB, some million instructions.
+const LINEAGE_WORDS: usize = 16 << 20;
 /// Minimum number of workers from which they are forked from one process that has imported their
 /// modules.
 const FORKED_WORKERS_MIN: u32 = 2;
 
 /// Options that gt/config/environment.py read from the environment.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject)]
 pub(crate) struct Options {
     #[pyo3(attribute)]
     workers: Option<u32>,
@@ -89,6 +93,7 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     }
     runtime::install(py, Box::new(connection), announce, None);
     runtime::with(py, |runtime| runtime.answers.workers.extend(0..count));
+    runtime::watch_deaths(py);
     py.import("gt.session")?.call_method0("register_exit")?;
     Ok(())
 }
@@ -135,11 +140,16 @@ fn start_workers(options: &Options, count: u32) -> Result<StartedWorkers, StartE
         workers.links.push(link);
         workers.chunks.push(slab);
     }
-    for (from, source) in workers.links.iter().enumerate() {
-        for (to, target) in workers.links.iter().enumerate().skip(from + 1) {
-            introduce((from, &source.control), (to, &target.control))?;
+    let peer = |index| Peer { index, incarnation: 0, reach: Reach::Memory };
+    for (from, source) in (0..).zip(&workers.links) {
+        for (to, target) in (0..).zip(&workers.links).skip(1).filter(|(to, _)| *to > from) {
+            connect_workers([peer(from), peer(to)], [&source.control, &target.control])?;
         }
     }
+    let options = options.clone();
+    workers.start = Some(Box::new(move |index, server| {
+        start_worker(&options, index, count, server).map_err(|error| error.to_string())
+    }));
     Ok(workers)
 }
 
@@ -149,6 +159,8 @@ enum StartError {
     Ring(#[from] gt_transport::RingError),
     #[error("{0}")]
     Descriptor(#[from] gt_transport::DescriptorError),
+    #[error("{0}")]
+    Connect(#[from] ConnectWorkersError),
     #[error("{program}: {source}")]
     Process { program: String, source: std::io::Error },
     #[error("{0}")]
@@ -192,6 +204,7 @@ fn start_worker(
         alive: true,
         has_started: false,
         payloads: Payloads::new(SlabWriter::new(payloads)?),
+        lineage: Lineage::new(LINEAGE_WORDS / usize::try_from(count).unwrap_or(1).max(1)),
     };
     Ok((link, SlabReader::new(chunks)?))
 }
@@ -238,23 +251,6 @@ fn with_inherited<R>(
     let started = start();
     fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
     started
-}
-
-/// Gives two workers a slab in each direction.
-fn introduce(
-    (first, first_control): (usize, &OwnedFd),
-    (second, second_control): (usize, &OwnedFd),
-) -> Result<(), StartError> {
-    let forth = slab::create()?;
-    let back = slab::create()?;
-    let record = |index: usize| ControlRecord {
-        kind: ControlKind::Peer,
-        index: u32::try_from(index).expect("workers are numbered by u32"),
-        value: 0,
-    };
-    send_record(first_control.as_fd(), &record(second), &[forth.as_fd(), back.as_fd()])?;
-    send_record(second_control.as_fd(), &record(first), &[back.as_fd(), forth.as_fd()])?;
-    Ok(())
 }
 
 /// `gt.gpu_workers(n)`: sets the number of workers that the embedded dispatcher starts.

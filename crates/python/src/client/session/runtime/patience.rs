@@ -2,6 +2,7 @@
 //! meanwhile.
 
 use super::state::Runtime;
+use gt_protocol::message::FailureClass;
 use std::time::{Duration, Instant};
 
 /// Time for which a session waits silently for its dispatcher's first worker.
@@ -9,6 +10,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Time for which a session waits for its dispatcher's first worker, unless `gt.connect` sets
 /// another: a worker with torch starts in 3 to 10 s, on a busy machine in 30 s.
 pub(crate) const WORKER_WAIT: Duration = Duration::from_mins(1);
+
+/// Advice on values that were lost with their worker.
+const LOST_ADVICE: &str =
+    "New tensors work; make this one again from what the program has, or from a file (gt.load)";
 
 /// Action of a session without workers while something waits.
 pub(super) enum Patience {
@@ -67,8 +72,11 @@ impl Runtime {
         format!("Start one: `python -m gt.worker {place}`")
     }
 
-    /// Advice that a failure adds where no worker is left.
-    pub(crate) fn advice(&self) -> Option<String> {
-        self.answers.workers.is_empty().then(|| self.worker_advice())
+    /// Advice that a failure adds where no worker is left, or where one was lost.
+    pub(crate) fn advice(&self, class: FailureClass) -> Option<String> {
+        if self.answers.workers.is_empty() {
+            return Some(self.worker_advice());
+        }
+        (class == FailureClass::WorkerLost).then(|| LOST_ADVICE.to_owned())
     }
 }

@@ -51,6 +51,9 @@ pub(crate) fn wait(py: Python<'_>, request: u64, question: Question<'_>) -> PyRe
     }
     let mut watch = Watch::new();
     let answer = wait_watched(py, request, question, &mut watch);
+    for text in with(py, |runtime| runtime.answers.take_notices()) {
+        errors::announce(py, &text)?;
+    }
     if let Some(text) = with(py, |runtime| watch.end(runtime, answer.is_ok())) {
         errors::announce(py, &text)?;
     }

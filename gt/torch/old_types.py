@@ -55,8 +55,8 @@ def made(
     """The tensor of a type of PyTorch's, uploaded unless the program prepares data on the host."""
     kwargs.pop("device", None)
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - a mode would say that all is on the device
-        made = kind(*[x.cpu() if isinstance(x, MuxTensor) else x for x in args], **kwargs)
-    return made if is_on_host else made.to(DEVICE_TYPE)
+        tensor = kind(*[x.cpu() if isinstance(x, MuxTensor) else x for x in args], **kwargs)
+    return tensor if is_on_host else tensor.to(DEVICE_TYPE)
 
 
 def dtype_of(kind: object) -> object:

@@ -147,10 +147,8 @@ def gradgradcheck(
     def derivative(*arguments: Argument) -> tuple[Tensor, ...]:
         points, arriving = arguments[:-count], arguments[-count:]
         wanted = [x for x in points if isinstance(x, Tensor) and x.requires_grad]
-        gradients = grad(
-            _outputs(func, points), wanted, arriving, create_graph=True, allow_unused=True
-        )
-        return tuple(x for x in gradients if x is not None and x.requires_grad)
+        grads = grad(_outputs(func, points), wanted, arriving, create_graph=True, allow_unused=True)
+        return tuple(x for x in grads if x is not None and x.requires_grad)
 
     return gradcheck(
         derivative,

@@ -24,13 +24,18 @@ def stubs() -> dict[str, str]:
 
 
 def stub(name: str) -> str:
-    """Text of a stub: the module's names, with those that it takes from another module to show."""
+    """Text of a stub: the module's names, with those that it takes from another module to show, and
+    the modules below it that it loads.
+    """
     file = GT / f"compat/{name}.py"
     source = file if file.exists() else GT / f"compat/{name}/__init__.py"
     lines = [f"from gt.compat.{name} import *\n"]
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if not isinstance(node, ast.ImportFrom):
             continue
+        package, _, below = (node.module or "").rpartition(".")
+        if package == f"gt.compat.{name}":
+            lines.append(f"from {package} import {below} as {below}\n")
         for alias in node.names:
             if alias.name == "*":
                 lines.append(f"from {node.module} import *\n")

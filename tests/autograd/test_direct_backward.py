@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 import torch
-from gt.aten.backward import lines, saved_results
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gt
+from gt.aten.backward import lines, saved_results
 from gt.worker import torch_aten, torch_backward
 
 IMAGE, COLUMNS = (2, 4, 6, 6), (2, 4, 6)

@@ -10,9 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gt.aten import refused  # noqa: E402
-
 import gt  # noqa: E402
+from gt.aten import refused  # noqa: E402
 
 Program = Callable[[ModuleType, Any], Any]
 # By overload of refused.txt; and, below, operators that PyTorch refuses otherwise.

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 
-import gt._utils
 import pytest
 import spawned
 import torch
@@ -17,6 +16,7 @@ import torch.distributed.optim
 import torch.multiprocessing
 
 import gt
+import gt._utils
 from gt import nn
 
 IMPORTS = [

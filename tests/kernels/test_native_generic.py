@@ -12,12 +12,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gt.aten import arguments, schemas  # noqa: E402
-from gt.aten.backward import lines, saved_results  # noqa: E402
 from native_helper import native_helper  # noqa: E402, F401  a fixture
 from test_direct_backward import SAMPLES  # noqa: E402
 from test_native_rows import bits  # noqa: E402
 
+from gt.aten import arguments, schemas  # noqa: E402
+from gt.aten.backward import lines, saved_results  # noqa: E402
 from gt.worker import torch_aten, torch_own  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 

@@ -8,11 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gt.aten.backward import lines, saved_results  # noqa: E402
 from native_helper import native_helper  # noqa: E402, F401  a fixture
 from test_native_generic import attributes  # noqa: E402
 from test_native_rows import bits  # noqa: E402
 
+from gt.aten.backward import lines, saved_results  # noqa: E402
 from gt.worker import kernels, own_kernels, torch_aten, torch_own, torch_products  # noqa: E402
 from gt.worker.native.trial import Trial  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402

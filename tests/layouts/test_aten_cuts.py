@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from gt.aten import call, cuts, schemas
 from spread_session import workers
 
 import gt
 from gt import _core
+from gt.aten import call, cuts, schemas
 from gt.worker import torch_own
 
 # Sizes of 5 and 3: shards are of unequal sizes.

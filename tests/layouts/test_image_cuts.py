@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import torch
-from gt.aten import windows
 from spread_session import workers
 
 import gt
 from gt import _core
+from gt.aten import windows
 
 # Prices with free messages, so that a plan's cost is that of its bytes.
 FREE_MESSAGES = "message=0.001\nkernel=0\n"

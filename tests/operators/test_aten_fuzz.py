@@ -7,11 +7,11 @@ import random
 
 import pytest
 import torch
-from gt.aten import call, schemas
 from harness.convert import DTYPES, to_gt
 from spread_session import workers
 
 import gt
+from gt.aten import call, schemas
 
 DRAWS = 3  # of each overload
 SHAPES = [(), (0,), (3,), (2, 3), (2, 3, 4), (1, 2, 4, 4), (1, 2, 3, 4, 4), (4, 4)]

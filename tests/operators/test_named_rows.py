@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from gt.aten.call import queries
 from harness.compare import difference
 from harness.convert import quietly
 from spread_session import workers
 
 import gt
+from gt.aten.call import queries
 
 nan, inf = math.nan, math.inf
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from gt.safetensors_file import FileFormatError
-from gt.torch_checkpoint import STORAGES, Reading, read
 
 import gt
 from gt.errors import InvalidUse, NotSupported
+from gt.safetensors_file import FileFormatError
+from gt.torch_checkpoint import STORAGES, Reading, read
 
 X = torch.arange(12.0).view(3, 4)
 DTYPES = [getattr(torch, str(dtype).removeprefix("gt.")) for dtype in STORAGES.values()]

@@ -5,9 +5,9 @@ import pathlib
 
 import pytest
 import torch
-from gt.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
 
 import gt
+from gt.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
 
 
 @pytest.mark.filterwarnings("ignore:Profiler won't be using warmup")

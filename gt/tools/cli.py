@@ -86,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--interval", type=float, default=1.0, metavar="SECONDS", help="between two prints (1)"
     )
+    usage = commands.add_parser("usage", help="by user: sessions, bytes, quota, device seconds")
+    usage.add_argument("address", nargs="?", help="host:port (default: as for gt top)")
+    usage.add_argument("--json", action="store_true", help="one JSON object a line")
     for name, summary in SESSIONS.items():
         session = commands.add_parser(name, help=summary)
         if name == "sessions":
@@ -153,6 +156,10 @@ def _run(options: argparse.Namespace) -> int:
         return top.run(
             options.address, once=options.once, as_json=options.json, interval=options.interval
         )
+    if options.command == "usage":
+        from gt.tools import usage
+
+        return usage.show(options.address, as_json=options.json)
     if options.command == "visualize":
         from gt.tools import timeline
 

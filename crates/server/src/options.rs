@@ -60,7 +60,7 @@ pub struct ServerOptions {
 /// Request of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    Serve(ServerOptions),
+    Serve(Box<ServerOptions>),
     Help,
     Version,
 }
@@ -147,7 +147,7 @@ impl Command {
                 Some(joined(host.as_deref().unwrap_or(HOST), port.unwrap_or(PORT)))
             }
         };
-        Ok(Self::Serve(options))
+        Ok(Self::Serve(Box::new(options)))
     }
 }
 

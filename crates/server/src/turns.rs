@@ -349,10 +349,10 @@ impl WorkerQueue {
 }
 
 /// Adds to a session's part of charges.
-fn add(charges: &mut Charges, session: SessionId, charged: f64) {
+fn add(charges: &mut Charges, session: SessionId, micros: f64) {
     match charges.iter_mut().find(|(of, _)| *of == session) {
-        Some((_, sum)) => *sum += charged,
-        None => charges.push((session, charged)),
+        Some((_, sum)) => *sum += micros,
+        None => charges.push((session, micros)),
     }
 }
 

@@ -173,7 +173,7 @@ fn size(bytes: u64) -> String {
     for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if bytes >> shift > 0 {
             // Tenths, by whole numbers: 2^64 / 2^10 * 10 fits.
-            let tenths = (bytes >> (shift - 10)) * 10 >> 10;
+            let tenths = ((bytes >> (shift - 10)) * 10) >> 10;
             return format!("{}.{} {unit}", tenths / 10, tenths % 10);
         }
     }

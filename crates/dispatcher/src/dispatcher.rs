@@ -23,7 +23,7 @@ use recovery::Suspects;
 use std::collections::BTreeMap;
 
 pub use named::{NamedSummary, SessionRefusal};
-pub use quota::Holding;
+pub use quota::UserHolding;
 
 /// All state of one dispatcher.
 pub struct Dispatcher {

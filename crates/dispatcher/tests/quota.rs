@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the line of a panic says why a test cannot go on")]
 
-use gt_dispatcher::{Dispatcher, Event, Holding, SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, TraceNotes, UserHolding, WorkerIndex};
 use gt_protocol::message::{ToClient, ToWorker};
 use gt_protocol::text::{NoNames, parse};
 use gt_protocol::{Instruction, Op, wire};
@@ -93,7 +93,7 @@ fn over_quota_is_a_failure_that_names_the_holders() {
     );
     assert_eq!(text, expected);
     assert_eq!(world.cluster.sent.len(), sent, "a worker was told of it");
-    // What depends on it inherits the failure and tells nothing new; another user notices nothing.
+    // A dependent value inherits the failure and tells nothing new; another user notices nothing.
     assert_eq!(world.turn(second, "%2 = add %1 %0"), 0);
     let lines = format!("%0 = {TEN}\n%1 = add %0 %0\n%2 = add %1 %1\n%3 = add %2 %2");
     assert_eq!(world.turn(bob, &lines), 0);
@@ -103,8 +103,8 @@ fn over_quota_is_a_failure_that_names_the_holders() {
     assert_eq!(world.turn(second, "%4 = add %0 %0"), 0);
     assert_eq!(world.turn(second, "%5 = mul %4 %0"), 1);
     let holdings = world.core.holdings();
-    assert_eq!(holdings["ada"], Holding { sessions: 2, bytes: 80 });
-    assert_eq!(holdings["bob"], Holding { sessions: 1, bytes: 160 });
+    assert_eq!(holdings["ada"], UserHolding { sessions: 2, bytes: 80 });
+    assert_eq!(holdings["bob"], UserHolding { sessions: 1, bytes: 160 });
 }
 
 #[test]

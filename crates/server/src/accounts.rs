@@ -1,7 +1,7 @@
 //! Users of a dispatcher: the policy in force, and what each has used.
 
-use crate::policy::Policy;
-use gt_dispatcher::{Holding, SessionId};
+use crate::policy::ClusterPolicy;
+use gt_dispatcher::{SessionId, UserHolding};
 use gt_protocol::message::DESCRIPTION_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ const HOUR_SECONDS: f64 = 3600.0;
 /// Bytes of a list that are left for its last line.
 const LAST_LINE_BYTES: usize = 64;
 
-/// What a user has used since the dispatcher started.
+/// Use of the workers by a user since the dispatcher started.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     /// Seconds of workers.
@@ -24,10 +24,10 @@ struct Usage {
     byte_seconds: f64,
 }
 
-/// Policy and usage by user.
+/// ClusterPolicy and usage by user.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    policy: Policy,
+    policy: ClusterPolicy,
     users: BTreeMap<SessionId, Arc<str>>,
     usage: BTreeMap<Arc<str>, Usage>,
     /// Time of the last count of bytes.
@@ -40,16 +40,16 @@ pub(crate) struct Accounts {
 
 impl Accounts {
     /// Without a policy nobody has a limit, and everybody the same weight.
-    pub fn new(policy: Option<Policy>) -> Self {
+    pub fn new(policy: Option<ClusterPolicy>) -> Self {
         let has_weights = policy.is_some();
         Self { policy: policy.unwrap_or_default(), has_weights, ..Self::default() }
     }
 
-    pub fn policy(&self) -> &Policy {
+    pub fn policy(&self) -> &ClusterPolicy {
         &self.policy
     }
 
-    pub fn set_policy(&mut self, policy: Policy) {
+    pub fn set_policy(&mut self, policy: ClusterPolicy) {
         self.policy = policy;
         self.weighed = None;
     }
@@ -103,7 +103,7 @@ impl Accounts {
     }
 
     /// Counts what users have held since the last count.
-    pub fn count_bytes(&mut self, now: Instant, holdings: &BTreeMap<Arc<str>, Holding>) {
+    pub fn count_bytes(&mut self, now: Instant, holdings: &BTreeMap<Arc<str>, UserHolding>) {
         let since = self.counted.replace(now).unwrap_or(now);
         let seconds = now.saturating_duration_since(since).as_secs_f64();
         for (user, holding) in holdings {
@@ -122,12 +122,12 @@ impl Accounts {
 
     /// A line for each user, `own` first: sessions, weight, bytes, quota (`-` for none), seconds of
     /// workers, byte hours, user (`-` for none).
-    pub fn text(&self, own: &str, holdings: &BTreeMap<Arc<str>, Holding>) -> String {
+    pub fn text(&self, own: &str, holdings: &BTreeMap<Arc<str>, UserHolding>) -> String {
         let mut all: Vec<(&Arc<str>, &Usage)> = self.usage.iter().collect();
         all.sort_by_key(|(user, _)| user.as_ref() != own);
         let mut text = String::new();
         for (place, (user, usage)) in all.iter().enumerate() {
-            let Holding { sessions, bytes } = holdings.get(*user).copied().unwrap_or_default();
+            let UserHolding { sessions, bytes } = holdings.get(*user).copied().unwrap_or_default();
             let policy = self.policy.of(user);
             let quota = policy.memory.map_or_else(|| "-".to_owned(), |quota| quota.to_string());
             let (device, byte_hours) = (usage.device_seconds, usage.byte_seconds / HOUR_SECONDS);
@@ -159,13 +159,13 @@ mod tests {
     #[test]
     fn bytes_and_time_are_counted_by_user() {
         let policy =
-            Policy::parse("users: {ada: {weight: 3, memory: 1 KiB}}").expect("it is right");
+            ClusterPolicy::parse("users: {ada: {weight: 3, memory: 1 KiB}}").expect("it is right");
         let mut accounts = Accounts::new(Some(policy));
         let (first, second, other) = (SessionId(1), SessionId(2), SessionId(3));
         for (session, user) in [(first, "ada"), (second, "ada"), (other, "bob")] {
             accounts.open(session, user);
         }
-        let holding = |sessions, bytes| Holding { sessions, bytes };
+        let holding = |sessions, bytes| UserHolding { sessions, bytes };
         let holdings =
             BTreeMap::from([("ada".into(), holding(2, 1000)), ("bob".into(), holding(1, 10))]);
         let start = Instant::now();

@@ -51,7 +51,7 @@ use gt_transport::DescriptorError;
 use leases::Leases;
 use net_event::NetEvent;
 use outbox::Outbox;
-use policy::{Policy, PolicyFile};
+use policy::{ClusterPolicy, PolicyFile};
 use probing::Probing;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
@@ -146,7 +146,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
 fn open_policy(
     options: &ServerOptions,
     tokens: Option<&TokenList>,
-) -> Result<Option<(PolicyFile, Policy)>, PolicyError> {
+) -> Result<Option<(PolicyFile, ClusterPolicy)>, PolicyError> {
     let Some(path) = &options.policy else { return Ok(None) };
     let (file, policy) = PolicyFile::open(path)?;
     let shown = path.display();

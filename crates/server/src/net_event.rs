@@ -1,7 +1,7 @@
 //! Events from the sockets' thread to the core's thread.
 
 use crate::link::PeerLink;
-use crate::policy::Policy;
+use crate::policy::ClusterPolicy;
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::handshake::NamedSession;
 use gt_protocol::message::Reach;
@@ -39,7 +39,7 @@ pub(crate) enum NetEvent {
         reason: String,
     },
     /// The policy file has changed.
-    Policy(Policy),
+    Policy(ClusterPolicy),
     Stop,
 }
 

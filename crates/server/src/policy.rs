@@ -8,7 +8,7 @@ pub(crate) use file::{PolicyFile, watch};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use tree::{Entry, Node, NodeKind};
+use tree::{PolicyEntry, PolicyNode, PolicyNodeKind};
 
 const KEYS: [&str; 2] = ["default", "users"];
 const USER_KEYS: [&str; 3] = ["weight", "memory", "sessions"];
@@ -50,7 +50,7 @@ impl Default for UserPolicy {
 
 /// Contents of a policy file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Policy {
+pub(crate) struct ClusterPolicy {
     default: UserPolicy,
     users: BTreeMap<String, UserPolicy>,
 }
@@ -78,25 +78,25 @@ pub enum PolicyError {
     Line { path: PathBuf, line: usize, text: String },
 }
 
-impl Policy {
+impl ClusterPolicy {
     /// Reads the text of a policy file.
     pub fn parse(text: &str) -> Result<Self, PolicyFault> {
         let mut policy = Self::default();
-        let Some(Node { line, kind }) = tree::read(text)? else { return Ok(policy) };
+        let Some(PolicyNode { line, kind }) = tree::read(text)? else { return Ok(policy) };
         let entries = map(line, kind, "a policy")?;
         let (mut default, mut users) = (None, None);
-        for Entry { key, line, value } in entries {
+        for PolicyEntry { key, line, value } in entries {
             match key.as_str() {
                 "default" => default = Some(value),
                 "users" => users = Some(value),
                 _ => return Err(unknown(line, &key, &KEYS)),
             }
         }
-        if let Some(Node { line, kind }) = default {
+        if let Some(PolicyNode { line, kind }) = default {
             policy.default = user_policy(line, kind, UserPolicy::default())?;
         }
-        if let Some(Node { line, kind }) = users {
-            for Entry { key, value, .. } in map(line, kind, "users")? {
+        if let Some(PolicyNode { line, kind }) = users {
+            for PolicyEntry { key, value, .. } in map(line, kind, "users")? {
                 let user = user_policy(value.line, value.kind, policy.default)?;
                 policy.users.insert(key, user);
             }
@@ -116,24 +116,30 @@ impl Policy {
 }
 
 /// The entries of a mapping; none for a key without a value.
-fn map(line: usize, kind: NodeKind, what: &str) -> Result<Vec<Entry>, PolicyFault> {
+fn map(line: usize, kind: PolicyNodeKind, what: &str) -> Result<Vec<PolicyEntry>, PolicyFault> {
     match kind {
-        NodeKind::Map(entries) => Ok(entries),
-        NodeKind::Text(text) if text.is_empty() || text == "~" || text == "null" => Ok(Vec::new()),
-        NodeKind::Text(_) | NodeKind::List => {
+        PolicyNodeKind::Map(entries) => Ok(entries),
+        PolicyNodeKind::Text(text) if text.is_empty() || text == "~" || text == "null" => {
+            Ok(Vec::new())
+        }
+        PolicyNodeKind::Text(_) | PolicyNodeKind::List => {
             Err(PolicyFault::new(line, format!("{what} is a mapping, `key: value`")))
         }
     }
 }
 
 /// Share and limits of a user who has `base` where nothing else is said.
-fn user_policy(line: usize, kind: NodeKind, base: UserPolicy) -> Result<UserPolicy, PolicyFault> {
+fn user_policy(
+    line: usize,
+    kind: PolicyNodeKind,
+    base: UserPolicy,
+) -> Result<UserPolicy, PolicyFault> {
     let mut user = base;
-    for Entry { key, line, value } in map(line, kind, "a user's policy")? {
+    for PolicyEntry { key, line, value } in map(line, kind, "a user's policy")? {
         if !USER_KEYS.contains(&key.as_str()) {
             return Err(unknown(line, &key, &USER_KEYS));
         }
-        let NodeKind::Text(text) = &value.kind else {
+        let PolicyNodeKind::Text(text) = &value.kind else {
             return Err(PolicyFault::new(value.line, format!("{key} is one value")));
         };
         let wrong = |expected: &str| {
@@ -227,14 +233,14 @@ users:
 
     /// Checks the error of a text.
     fn check(text: &str, line: usize, expected: &str) {
-        let fault = Policy::parse(text).expect_err(text);
+        let fault = ClusterPolicy::parse(text).expect_err(text);
         assert_eq!(fault.line, line, "of {text:?}: {}", fault.text);
         assert!(fault.text.contains(expected), "of {text:?}: {}", fault.text);
     }
 
     #[test]
     fn a_policy() {
-        let policy = Policy::parse(EXAMPLE).expect("the example is right");
+        let policy = ClusterPolicy::parse(EXAMPLE).expect("the example is right");
         let eight = Some(8 << 30);
         let default = UserPolicy { weight: 1.0, memory: eight, sessions: None };
         assert_eq!(policy.of("dave"), default);
@@ -249,7 +255,7 @@ users:
     #[test]
     fn texts_without_a_word_limit_nobody() {
         for text in ["", "# nothing\n", "---\n", "users:\n", "default: ~\nusers: {}\n"] {
-            assert_eq!(Policy::parse(text), Ok(Policy::default()), "of {text:?}");
+            assert_eq!(ClusterPolicy::parse(text), Ok(ClusterPolicy::default()), "of {text:?}");
         }
     }
 

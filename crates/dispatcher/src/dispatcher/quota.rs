@@ -19,7 +19,7 @@ const LISTED_MAX: usize = 4;
 
 /// Sessions and values of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct UserHolding {
     pub sessions: usize,
     pub bytes: u64,
 }
@@ -55,9 +55,9 @@ impl Dispatcher {
         }
     }
 
-    /// What each user holds, by user.
-    pub fn holdings(&self) -> BTreeMap<Arc<str>, Holding> {
-        let mut all: BTreeMap<Arc<str>, Holding> = BTreeMap::new();
+    /// Sessions and bytes by user.
+    pub fn holdings(&self) -> BTreeMap<Arc<str>, UserHolding> {
+        let mut all: BTreeMap<Arc<str>, UserHolding> = BTreeMap::new();
         for session in self.sessions.values() {
             let Some(user) = &session.user else { continue };
             let holding = all.entry(Arc::clone(user)).or_default();

@@ -2,13 +2,13 @@
 
 use super::EventLoop;
 use crate::client::ServedClient;
-use crate::policy::Policy;
+use crate::policy::ClusterPolicy;
 use gt_dispatcher::SessionId;
 use std::time::Instant;
 
 impl EventLoop {
     /// Takes a policy that has changed.
-    pub(super) fn set_policy(&mut self, policy: Policy) {
+    pub(super) fn set_policy(&mut self, policy: ClusterPolicy) {
         self.accounts.set_policy(policy);
         self.set_quotas();
     }

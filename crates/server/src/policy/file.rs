@@ -1,6 +1,6 @@
 //! The policy file on disk: read at the start, and again whenever it has changed.
 
-use super::{Policy, PolicyError, PolicyFault};
+use super::{ClusterPolicy, PolicyError, PolicyFault};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -28,14 +28,14 @@ pub(crate) struct PolicyFile {
 
 impl PolicyFile {
     /// Reads a file, which is watched from then on.
-    pub fn open(path: &Path) -> Result<(Self, Policy), PolicyError> {
+    pub fn open(path: &Path) -> Result<(Self, ClusterPolicy), PolicyError> {
         let stamp = stamp(path);
         let policy = read(path)?;
         Ok((Self { path: path.to_owned(), stamp }, policy))
     }
 
     /// Reads the file again if it has changed; `None` if it has not.
-    pub fn changed(&mut self) -> Option<Result<Policy, PolicyError>> {
+    pub fn changed(&mut self) -> Option<Result<ClusterPolicy, PolicyError>> {
         let now = stamp(&self.path);
         if now == self.stamp {
             return None;
@@ -50,10 +50,10 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some(Stamp { inode: file.ino(), bytes: file.len(), modified: file.modified().ok() })
 }
 
-fn read(path: &Path) -> Result<Policy, PolicyError> {
+fn read(path: &Path) -> Result<ClusterPolicy, PolicyError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| PolicyError::Read { path: path.to_owned(), source })?;
-    Policy::parse(&text).map_err(|PolicyFault { line, text }| PolicyError::Line {
+    ClusterPolicy::parse(&text).map_err(|PolicyFault { line, text }| PolicyError::Line {
         path: path.to_owned(),
         line,
         text,
@@ -62,7 +62,11 @@ fn read(path: &Path) -> Result<Policy, PolicyError> {
 
 /// Passes on each changed policy, until `stop` is closed. A policy with a mistake is not passed on:
 /// the one before stays.
-pub(crate) fn watch(mut file: PolicyFile, stop: &Receiver<()>, mut tell: impl FnMut(Policy)) {
+pub(crate) fn watch(
+    mut file: PolicyFile,
+    stop: &Receiver<()>,
+    mut tell: impl FnMut(ClusterPolicy),
+) {
     // The loop ends with the dispatcher, which holds the sender.
     while stop.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
         match file.changed() {

@@ -11,30 +11,30 @@ const NODES_MAX: usize = 1 << 16;
 
 /// A value of the file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct PolicyNode {
     pub line: usize,
-    pub kind: NodeKind,
+    pub kind: PolicyNodeKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NodeKind {
+pub(super) enum PolicyNodeKind {
     /// A scalar, as it is written; empty for none.
     Text(String),
     List,
-    Map(Vec<Entry>),
+    Map(Vec<PolicyEntry>),
 }
 
 /// A key with its line, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct PolicyEntry {
     pub key: String,
     pub line: usize,
-    pub value: Node,
+    pub value: PolicyNode,
 }
 
 /// Reads the only document of a text; `None` for a text without one.
-pub(super) fn read(text: &str) -> Result<Option<Node>, PolicyFault> {
-    let mut reader = Reader { parser: Parser::new_from_str(text), nodes: 0 };
+pub(super) fn read(text: &str) -> Result<Option<PolicyNode>, PolicyFault> {
+    let mut reader = PolicyReader { parser: Parser::new_from_str(text), nodes: 0 };
     let mut document = None;
     // The loop ends: each round takes one of the parser's finitely many events.
     while let Some((event, line)) = reader.next()? {
@@ -61,12 +61,12 @@ pub(super) fn read(text: &str) -> Result<Option<Node>, PolicyFault> {
     Ok(document)
 }
 
-struct Reader<'t> {
+struct PolicyReader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     nodes: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> PolicyReader<'t> {
     fn next(&mut self) -> Result<Option<(Event<'t>, usize)>, PolicyFault> {
         match self.parser.next_event() {
             None => Ok(None),
@@ -79,17 +79,22 @@ impl<'t> Reader<'t> {
         self.next()?.ok_or_else(|| PolicyFault::new(0, "the file ends in the middle"))
     }
 
-    fn node(&mut self, event: Event<'t>, line: usize, depth: usize) -> Result<Node, PolicyFault> {
+    fn node(
+        &mut self,
+        event: Event<'t>,
+        line: usize,
+        depth: usize,
+    ) -> Result<PolicyNode, PolicyFault> {
         self.nodes += 1;
         if depth > DEPTH_MAX || self.nodes > NODES_MAX {
             return Err(PolicyFault::new(line, "the file is nested too deep or too long"));
         }
         let kind = match event {
-            Event::Scalar(text, _, 0, None) => NodeKind::Text(text.into_owned()),
-            Event::MappingStart(0, None) => NodeKind::Map(self.entries(depth)?),
+            Event::Scalar(text, _, 0, None) => PolicyNodeKind::Text(text.into_owned()),
+            Event::MappingStart(0, None) => PolicyNodeKind::Map(self.entries(depth)?),
             Event::SequenceStart(0, None) => {
                 self.skip_list(depth)?;
-                NodeKind::List
+                PolicyNodeKind::List
             }
             Event::Alias(_)
             | Event::Scalar(..)
@@ -103,18 +108,18 @@ impl<'t> Reader<'t> {
             | Event::SequenceEnd
             | Event::MappingEnd => return Err(PolicyFault::new(line, "a value is missing")),
         };
-        Ok(Node { line, kind })
+        Ok(PolicyNode { line, kind })
     }
 
-    fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, PolicyFault> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn entries(&mut self, depth: usize) -> Result<Vec<PolicyEntry>, PolicyFault> {
+        let mut entries: Vec<PolicyEntry> = Vec::new();
         // The loop ends with the mapping, or with the text.
         loop {
             let (event, line) = self.need()?;
             if event == Event::MappingEnd {
                 return Ok(entries);
             }
-            let NodeKind::Text(key) = self.node(event, line, depth + 1)?.kind else {
+            let PolicyNodeKind::Text(key) = self.node(event, line, depth + 1)?.kind else {
                 return Err(PolicyFault::new(line, "a key is not a word"));
             };
             if let Some(first) = entries.iter().find(|entry| entry.key == key) {
@@ -123,7 +128,7 @@ impl<'t> Reader<'t> {
             }
             let (event, value_line) = self.need()?;
             let value = self.node(event, value_line, depth + 1)?;
-            entries.push(Entry { key, line, value });
+            entries.push(PolicyEntry { key, line, value });
         }
     }
 

@@ -144,6 +144,7 @@ cuda *args:
     cmake -S csrc -B target/kernels -G Ninja -DPython_EXECUTABLE="$(command -v python)"
     cmake --build target/kernels
     python tools/cuda_kernels.py --loaded target/kernels
+    python tools/judged.py --record cuda
 
 # The kernels' tests under the sanitizers of addresses, undefined behaviour and threads; not the cases that differ in values alone, nor Hopper's products, a minute that the emulator checks itself
 sanitize:
@@ -153,6 +154,7 @@ sanitize:
         pytest -q -n auto -p no:cacheprovider -m "not values_only" -k "not products_on_hopper" \
         tests/kernels/test_*_kernels.py tests/cuda/test_cuda_kernels.py
     TSAN_OPTIONS=halt_on_error=1 target/sanitize/threads_test
+    python tools/judged.py --record sanitize
 
 # Lines by language, and the size of the wheel
 size:
@@ -208,9 +210,16 @@ quick:
     cargo nextest run -p gt-protocol -p gt-dispatcher
     pytest -m fast $(grep -rl --include='test_*.py' 'mark\.fast' tests)
 
+# These two judge what they have not judged yet: tools/judged.txt
+_cuda:
+    python tools/judged.py cuda || just cuda
+
+_sanitize:
+    python tools/judged.py sanitize || just sanitize
+
 # All checks of ci except the Python tests, two at a time: whatever compiles Rust in one order, the rest beside it
 checks:
-    python tools/side_by_side.py "_clippy rust sim wheel smoke" cuda _types sanitize fuzz site _lint examples
+    python tools/side_by_side.py "_clippy rust sim wheel smoke" _cuda _types _sanitize fuzz site _lint examples
 
 # Every check that a commit must pass; Python tests come last
 ci: checks (python "-n" "2" "--dist" "loadfile")

@@ -1043,7 +1043,7 @@ class Tensor:
     def slice_scatter(self, src: Tensor, dim: _int=0, start: _int | None=None, end: _int | None=None, step: _int=1, *, axis: _int | None=None) -> Tensor:
         """`self` with `src` where `self[start:end:step]` along `dim` reads; None is where it ends."""
     def to_sparse(self, sparse_dim: _int | None=None, *, layout: object=None, blocksize: object=None, dense_dim: _int | None=None) -> Any:
-        """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read."""
+        """The elements that are not zero as a `gt.sparse.SparseTensor`; their number is read."""
     def to_dense(self, dtype: _dtype | None=None, *, masked_grad: _bool | None=None) -> Tensor:
         """Itself, in a dtype."""
     def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None=None) -> Tensor:
@@ -1053,7 +1053,7 @@ class Tensor:
     def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: _dtype | None=None, device: object=None, requires_grad: _bool=False, layout: object=None, pin_memory: _bool=False) -> Tensor:
         """A tensor of `size` of this dtype, contiguous whatever `stride` says."""
     def resize_(self, *sizes_: _int | Sequence[_int], size: Sequence[_int] | None=None, memory_format: object=None) -> Tensor:
-        """The same elements in another shape: those that are too many are left out, new ones are 0."""
+        """Changes the shape in place: surplus elements are left out, new ones are 0."""
     def resize_as_(self, the_template: Tensor, *, memory_format: object=None) -> Tensor:
         """resize_ to another tensor's shape."""
     def conj(self) -> Tensor:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import zipfile
 
+import name_stubs
 from elftools.elf.elffile import ELFFile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -64,11 +65,12 @@ def name_after(wheel: pathlib.Path, tag: str) -> pathlib.Path:
 
 
 def check_files(archive: zipfile.ZipFile) -> None:
-    """Check the contents: all of gt/ and both modules, stripped; the licence; nothing else."""
+    """Check the contents: gt/, its stubs, both modules, stripped; the licence; nothing else."""
     names = set(archive.namelist())
     command = ["git", "ls-files", "-co", "--exclude-standard", "gt"]
     listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     wanted = {name for name in listed.stdout.split() if (ROOT / name).exists()}
+    wanted |= {f"gt/{name}" for name in name_stubs.stubs()}
     modules = {"gt/_core.abi3.so", "gt/_kernels.abi3.so"}
     packed = {name for name in names if ".dist-info/" not in name}
     assert packed == wanted | modules, packed ^ (wanted | modules)

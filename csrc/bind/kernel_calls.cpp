@@ -106,7 +106,7 @@ void run_comparison(const KernelTensor* t, const double* n, int threads) {
   }
 }
 
-// What a kernel throws, as text.
+// Runs a kernel. An exception's text goes to `text`, and -1 is returned.
 template <auto kRun>
 int told(const KernelTensor* tensors, const double* numbers, int threads, char* text,
          std::size_t text_bytes) {

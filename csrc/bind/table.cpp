@@ -58,7 +58,7 @@ class PythonArguments {
     return argument;
   }
 
-  // What no kernel reads, such as an integer of more than 64 bits.
+  // An argument that no kernel reads, such as an integer of more than 64 bits.
   static void set_other(KernelArgument& argument) {
     argument.kind = ArgumentKind::Tensor;
     argument.tensor = {nullptr, nullptr, nullptr, 0, KernelElement::Other};

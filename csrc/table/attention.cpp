@@ -69,7 +69,7 @@ class WholeMask {
   std::optional<TensorView> view_;
 };
 
-// What both directions are told: an added mask, one seed for each query under dropout.
+// Options of both directions: an added mask, one seed for each query under dropout.
 struct Options {
   explicit Options(Arguments& from)
       : mask(from.optional_tensor()),

@@ -36,7 +36,7 @@ class Arguments {
   std::optional<Sizes> dims();
   std::optional<std::string_view> optional_text();
 
-  // Whether every argument has been read, and each was of the kind that was asked for.
+  // True if every argument has been read, and each was of the kind that was asked for.
   bool are_well_formed() const { return is_well_formed_ && next_ == arguments_.size(); }
 
  private:

@@ -1,4 +1,4 @@
-// How a kernel stands in the table: a name, and a type that reads a call and says what it takes.
+// A kernel's row of the table: a name, and a type that reads a call and says what it takes.
 #pragma once
 
 #include <algorithm>

@@ -20,7 +20,7 @@ constexpr std::int64_t kElementsMin = 1024;
 constexpr std::int64_t kUnstableRowMax = 2048;
 // Open rows are at most one in so many.
 constexpr std::int64_t kOpenShare = 8;
-// Of the first numbers of rows: a row's, and how many times as many a row has.
+// Bounds of topk: the least length of a row, and how many times `k` that length is at least.
 constexpr std::int64_t kTopRowMin = 768;
 constexpr std::int64_t kTopShare = 64;
 
@@ -32,7 +32,7 @@ std::size_t rows_of(const TensorView& x) {
   return static_cast<std::size_t>(x.elements() / x.size(-1));
 }
 
-// Whether few enough rows are open.
+// True if few enough rows are open.
 bool are_few(const std::uint8_t* is_open, std::size_t rows) {
   const auto open = static_cast<std::size_t>(std::count(is_open, is_open + rows, 1));
   return open * static_cast<std::size_t>(kOpenShare) <= rows;

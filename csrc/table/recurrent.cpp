@@ -13,7 +13,7 @@ constexpr std::int64_t gates_of(Recurrence kind) {
   return kind == Recurrence::kLstm ? 4 : kind == Recurrence::kGru ? 3 : 1;
 }
 
-// Whether an operand has these sizes and elements, or is absent.
+// True if an operand is float32, not empty and of these sizes, or is absent.
 bool is_whole(const std::optional<TensorView>& view, std::initializer_list<std::int64_t> sizes) {
   return !view ||
          (is_float32(*view) && !view->is_empty() && std::ranges::equal(sizes_of(*view), sizes));
@@ -107,7 +107,7 @@ struct ElmanCall : ForwardCall {
   }
 };
 
-// What the forward pass has kept, and the gradients of its results.
+// Values that the forward pass has kept, and the gradients of its results.
 struct Kept {
   TensorView grad;
   std::optional<TensorView> grad_cells;

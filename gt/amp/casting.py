@@ -143,16 +143,16 @@ def _widest(lower: _core.dtype, values: tuple[object, ...]) -> _core.dtype:
     Raises:
         InvalidUse: there is the other 16-bit dtype, before any tensor of float32.
     """
-    found = lower
+    widest = lower
     for value in values:
         items = value if isinstance(value, list | tuple) else (value,)
         for item in items:
             if not isinstance(item, Tensor):
                 continue
             if item.dtype == _core.float32:
-                found = _core.float32
-            elif item.dtype in (_core.float16, _core.bfloat16) and found not in (
+                widest = _core.float32
+            elif item.dtype in (_core.float16, _core.bfloat16) and widest not in (
                 item.dtype, _core.float32,
             ):  # fmt: skip
                 raise InvalidUse("Unexpected floating ScalarType in at::autocast::prioritize")
-    return found
+    return widest

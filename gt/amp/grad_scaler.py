@@ -155,11 +155,11 @@ class GradScaler:
         if new_scale is not None:
             self._set_scale(scale, new_scale)
         else:
-            found = [p.found_inf for p in self._progress.values() if p.found_inf is not None]
-            if not found:
+            flags = [p.found_inf for p in self._progress.values() if p.found_inf is not None]
+            if not flags:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            is_found = found[0] > 0
-            for other in found[1:]:
+            is_found = flags[0] > 0
+            for other in flags[1:]:
                 is_found = is_found | (other > 0)
             self._change(scale, tracker, is_found)
         self._progress = {}
@@ -182,8 +182,8 @@ class GradScaler:
             steps = tracker + 1
             grows = steps == self._growth_interval
             grown = scale * self._growth_factor
-            kept = gt.where(grows & grown.isfinite(), grown, scale)
-            scale.copy_(gt.where(is_found, scale * self._backoff_factor, kept))
+            next_scale = gt.where(grows & grown.isfinite(), grown, scale)
+            scale.copy_(gt.where(is_found, scale * self._backoff_factor, next_scale))
             tracker.copy_(gt.where(is_found | grows, gt.zeros_like(steps), steps))
 
     def _made(self, name: str) -> tuple[Tensor, Tensor]:
@@ -277,7 +277,7 @@ def _multiplied(outputs: Outputs, scale: Tensor) -> Outputs:
 
 def _unscale(optimizer: Optimizer, inverse: Tensor) -> Tensor | None:
     """Multiplies gradients in place; returns true if one was not finite, None without gradients."""
-    found: Tensor | None = None
+    result: Tensor | None = None
     with gt.no_grad():
         for param in (param for group in optimizer.param_groups for param in group["params"]):
             grad = param.grad
@@ -286,6 +286,6 @@ def _unscale(optimizer: Optimizer, inverse: Tensor) -> Tensor | None:
             if grad.dtype == gt.float16:
                 raise InvalidValue("Attempting to unscale FP16 gradients.")
             is_bad = (~grad.isfinite()).any()
-            found = is_bad if found is None else found | is_bad
+            result = is_bad if result is None else result | is_bad
             grad.mul_(inverse)
-    return None if found is None else found.to(gt.float32)
+    return None if result is None else result.to(gt.float32)

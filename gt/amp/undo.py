@@ -47,8 +47,8 @@ class Undo:
         for param, before in self._params:
             _restore(param, before)
         self._optimizer.state.clear()
-        for param, entries, kept in self._state:
-            put_back(entries, {name: _opened(value) for name, value in kept.items()})
+        for param, entries, values in self._state:
+            put_back(entries, {name: _opened(value) for name, value in values.items()})
             self._optimizer.state[param] = entries
         for group, options in zip(self._optimizer.param_groups, self._groups, strict=True):
             group.update(options)
@@ -64,25 +64,25 @@ class Undo:
             if entries is None or entries.keys() != before.keys():
                 return False
             for name, value in plain(entries).items():
-                kept = before[name]
-                if isinstance(value, Tensor) != isinstance(kept, _Copy):
+                previous = before[name]
+                if isinstance(value, Tensor) != isinstance(previous, _Copy):
                     return False
-                if not isinstance(value, Tensor) and value != kept:
+                if not isinstance(value, Tensor) and value != previous:
                     return False
         groups = self._optimizer.param_groups
         return self._groups == [_options(group) for group in groups]
 
     def _tensors(self) -> list[tuple[Tensor, Tensor]]:
         """Each tensor that may have changed, and its former value."""
-        found = list(self._params)
+        tensors = list(self._params)
         for param, _, before in self._state:
             entries = self._optimizer.state[param]
-            found += [
-                (entries[name], kept.copy)
-                for name, kept in before.items()
-                if isinstance(kept, _Copy)
+            tensors += [
+                (entries[name], previous.copy)
+                for name, previous in before.items()
+                if isinstance(previous, _Copy)
             ]
-        return found
+        return tensors
 
 
 class _Copy:

@@ -115,7 +115,7 @@ class FunctionCtx:
                 f"function {name} returned an incorrect number of gradients "
                 f"(expected {self._count}, got {len(returned)})"
             )
-        found: list[Tensor | None] = []
+        gradients: list[Tensor | None] = []
         for place, gradient in enumerate(returned):
             if place not in self._places:
                 if gradient is not None:
@@ -124,10 +124,10 @@ class FunctionCtx:
                         f"{place + 1}, but the corresponding forward input was not a Variable"
                     )
             elif gradient is None or isinstance(gradient, Tensor):
-                found.append(gradient)
+                gradients.append(gradient)
             else:
                 raise InvalidUse(f"expected Variable or None (got {type(gradient).__name__})")
-        return found
+        return gradients
 
 
 class Function:
@@ -323,10 +323,10 @@ def _record(
         shown.append(variable)
         recorded.append(variable if has_gradient else None)
     ctx._results = [(tuple(x.shape), x.dtype) if isinstance(x, Tensor) else None for x in outputs]
-    kept = [None if x is None else replaced.get(id(x), x) for x in ctx._kept]
+    saved_tensors = [None if x is None else replaced.get(id(x), x) for x in ctx._kept]
     ctx._kept, ctx._dirty, ctx._not_differentiable = (), (), ()
     guards = ctx._function._guards_views
-    application.record(ctx._function.__name__, ctx, recorded, kept, guards)
+    application.record(ctx._function.__name__, ctx, recorded, saved_tensors, guards)
     return shown
 
 

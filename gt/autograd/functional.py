@@ -47,8 +47,8 @@ def vjp(
     with enable_grad():
         outputs = call.outputs()
         vectors = _vectors("vjp", v, outputs, "user-provided function")
-        found = call.gradients(outputs, vectors, call.inputs, create_graph=create_graph)
-    return call.shown(outputs, of_outputs=True), call.shown(found)
+        products = call.gradients(outputs, vectors, call.inputs, create_graph=create_graph)
+    return call.shown(outputs, of_outputs=True), call.shown(products)
 
 
 def jvp(
@@ -76,8 +76,10 @@ def jvp(
         outputs = call.outputs()
         seeds = [gt.zeros_like(x).requires_grad_() for x in outputs]
         products = call.gradients(outputs, seeds, call.inputs, create_graph=True)
-        found = call.gradients(products, vectors, seeds, create_graph=create_graph, of_seeds=True)
-    return call.shown(outputs, of_outputs=True), call.shown(found, of_outputs=True)
+        gradients = call.gradients(
+            products, vectors, seeds, create_graph=create_graph, of_seeds=True
+        )
+    return call.shown(outputs, of_outputs=True), call.shown(gradients, of_outputs=True)
 
 
 def jacobian(
@@ -140,12 +142,12 @@ def hessian(
     takes_several = isinstance(inputs, tuple)
 
     def derivative(*points: Tensor) -> Nested:
-        given = points if takes_several else points[0]
-        call = _Call("hessian", func, given, create_graph=True, strict=strict, fresh=False)
+        arguments = points if takes_several else points[0]
+        call = _Call("hessian", func, arguments, create_graph=True, strict=strict, fresh=False)
         outputs = call.outputs()
         _check_one_element("hessian", outputs)
-        found = call.gradients(outputs, [gt.ones_like(outputs[0])], points, create_graph=True)
-        return tuple(found) if takes_several else found[0]
+        gradients = call.gradients(outputs, [gt.ones_like(outputs[0])], points, create_graph=True)
+        return tuple(gradients) if takes_several else gradients[0]
 
     return jacobian(derivative, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
 
@@ -176,8 +178,8 @@ def vhp(
         _check_one_element("vhp", outputs)
         seeds = [gt.ones_like(outputs[0])]
         first = call.gradients(outputs, seeds, call.inputs, create_graph=True)
-        found = call.gradients(first, vectors, call.inputs, create_graph=create_graph)
-    return call.shown(outputs, of_outputs=True), call.shown(found)
+        products = call.gradients(first, vectors, call.inputs, create_graph=create_graph)
+    return call.shown(outputs, of_outputs=True), call.shown(products)
 
 
 def hvp(
@@ -236,9 +238,9 @@ class _Call:
                 "The output of the user-provided function is independent of the input in "
                 f"{self.name}; this is not allowed in strict mode."
             )
-        found: Sequence[Tensor | None] = [None] * len(inputs)
+        results: Sequence[Tensor | None] = [None] * len(inputs)
         if pairs:
-            found = grad(
+            results = grad(
                 [x for x, _ in pairs],
                 inputs,
                 [seed for _, seed in pairs],
@@ -246,20 +248,20 @@ class _Call:
                 create_graph=create_graph,
                 allow_unused=True,
             )
-        if self.strict and any(x is None for x in found):
-            place = [x is None for x in found].index(True)
+        if self.strict and any(x is None for x in results):
+            place = [x is None for x in results].index(True)
             raise InvalidUse(
                 f"Output of the user-provided function is independent of input {place} in "
                 f"{self.name}; this is not allowed in strict mode."
             )
-        pairs_of_inputs = zip(found, inputs, strict=True)
+        pairs_of_inputs = zip(results, inputs, strict=True)
         return [gt.zeros_like(x) if item is None else item for item, x in pairs_of_inputs]
 
     def shown(self, tensors: Sequence[Tensor], *, of_outputs: bool = False) -> Tensors:
         """The tensors in the user's form: a tuple or one tensor."""
-        kept = tuple(x if self.create_graph else x.detach() for x in tensors)
+        results = tuple(x if self.create_graph else x.detach() for x in tensors)
         several = self.gives_several if of_outputs else self.takes_several
-        return kept if several else kept[0]
+        return results if several else results[0]
 
 
 def _rows(call: _Call, output: Tensor, *, create_graph: bool) -> tuple[Tensor, ...]:
@@ -269,15 +271,15 @@ def _rows(call: _Call, output: Tensor, *, create_graph: bool) -> tuple[Tensor, .
     for place in range(flat.numel()):
         seeds = [gt.ones_like(flat[place])]
         rows.append(call.gradients([flat[place]], seeds, call.inputs, create_graph=create_graph))
-    found = []
+    tensors = []
     for place, x in enumerate(call.inputs):
         shape = (*output.shape, *x.shape)
         if rows:
             whole = gt.stack([row[place] for row in rows]).reshape(shape)
         else:
             whole = gt.zeros(shape, dtype=x.dtype)
-        found.append(whole if create_graph else whole.detach())
-    return tuple(found)
+        tensors.append(whole if create_graph else whole.detach())
+    return tuple(tensors)
 
 
 def _leaf(x: Tensor, *, recorded: bool) -> Tensor:

@@ -147,8 +147,8 @@ def gradgradcheck(
     def derivative(*arguments: Argument) -> tuple[Tensor, ...]:
         points, arriving = arguments[:-count], arguments[-count:]
         wanted = [x for x in points if isinstance(x, Tensor) and x.requires_grad]
-        found = grad(_outputs(func, points), wanted, arriving, create_graph=True, allow_unused=True)
-        return tuple(x for x in found if x is not None and x.requires_grad)
+        grads = grad(_outputs(func, points), wanted, arriving, create_graph=True, allow_unused=True)
+        return tuple(x for x in grads if x is not None and x.requires_grad)
 
     return gradcheck(
         derivative,
@@ -222,10 +222,10 @@ def _by_backward(
     flat = _outputs(func, inputs)[place].reshape(-1)
     columns: list[list[Matrix]] = [[] for _ in wanted]
     for element in range(flat.numel()):
-        found: Sequence[Tensor | None] = [None] * len(wanted)
+        gradients: Sequence[Tensor | None] = [None] * len(wanted)
         if flat.requires_grad:
-            found = grad(flat[element], wanted, retain_graph=True, allow_unused=True)
-        for column, x, gradient in zip(columns, wanted, found, strict=True):
+            gradients = grad(flat[element], wanted, retain_graph=True, allow_unused=True)
+        for column, x, gradient in zip(columns, wanted, gradients, strict=True):
             if gradient is not None and check_dtypes and gradient.dtype != x.dtype:
                 raise GradcheckError(
                     f"Gradient has dtype mismatch: {gradient.dtype} instead of {x.dtype}"
@@ -241,7 +241,7 @@ def _by_differences(
     func: Callable[..., Any], inputs: tuple[Any, ...], place: int, eps: float
 ) -> list[Matrix]:
     """Jacobians as `_by_backward` returns them, by central differences."""
-    found = []
+    jacobians = []
     for at, x in enumerate(inputs):
         if not isinstance(x, Tensor) or not x.requires_grad:
             continue
@@ -253,12 +253,12 @@ def _by_differences(
                 moved = values.copy()
                 moved.reshape(-1)[element] += step
                 point = gt.tensor(moved, dtype=x.dtype).requires_grad_()
-                given = (*inputs[:at], point, *inputs[at + 1 :])
-                ends.append(_array(_outputs(func, given)[place]).reshape(-1))
+                arguments = (*inputs[:at], point, *inputs[at + 1 :])
+                ends.append(_array(_outputs(func, arguments)[place]).reshape(-1))
             rows.append((ends[0] - ends[1]) / (2 * eps))
         size = _outputs(func, inputs)[place].numel()
-        found.append(np.stack(rows) if rows else np.zeros((0, size)))
-    return found
+        jacobians.append(np.stack(rows) if rows else np.zeros((0, size)))
+    return jacobians
 
 
 def _array(x: Tensor) -> Matrix:

@@ -133,10 +133,10 @@ def _get_all_device_indices() -> list[int]:
 def _import_dotted_name(name: str) -> Any:  # noqa: ANN401 - what it names
     """The object that a dotted `package.module.name` names; its package is imported."""
     first, *others = name.split(".")
-    found = importlib.import_module(first)
+    value = importlib.import_module(first)
     for other in others:
-        found = getattr(found, other)
-    return found
+        value = getattr(value, other)
+    return value
 
 
 __getattr__ = misses.hook(__name__)

@@ -58,13 +58,13 @@ def _operators(adapter: Part, functions: Part, classical: Part, devices: Part) -
     """einx's operators by name, each made from the function of torch's interface that it stands
     for.
     """
-    made = adapter.decomposednamedtensor_from_classical
+    adapters = adapter.decomposednamedtensor_from_classical
     kinds = {
-        "elementwise": lambda function: made.elementwise(function, classical),
-        "reduce": made.reduce,
-        "preserve_shape": made.preserve_shape,
-        "argfind": lambda function: made.argfind(function, classical),
-        "update_at": lambda function: made.update_at_ravelled(function, classical),
+        "elementwise": lambda function: adapters.elementwise(function, classical),
+        "reduce": adapters.reduce,
+        "preserve_shape": adapters.preserve_shape,
+        "argfind": lambda function: adapters.argfind(function, classical),
+        "update_at": lambda function: adapters.update_at_ravelled(function, classical),
     }
     operators = {
         name: make(getattr(classical, name))
@@ -73,5 +73,5 @@ def _operators(adapter: Part, functions: Part, classical: Part, devices: Part) -
     }
     einsum = adapter.einsum_from_torch(functions, get_device=devices.get_device)
     operators["dot"] = adapter.decomposednamedtensor_from_einsum.dot(einsum)
-    operators["get_at"] = made.get_at_ravelled(classical)
+    operators["get_at"] = adapters.get_at_ravelled(classical)
     return operators

@@ -28,8 +28,8 @@ def fftfreq(
 ) -> Tensor:
     """The frequencies of the `n` results of `fft`, for samples at distance `d`."""
     first = creation.arange(0, (n + 1) // 2, dtype=dtype, device=device)
-    found = creation.arange(-(n // 2), 0, dtype=dtype, device=device)
-    return _scaled([first, found], n * d, dtype, requires_grad=requires_grad)
+    second = creation.arange(-(n // 2), 0, dtype=dtype, device=device)
+    return _scaled([first, second], n * d, dtype, requires_grad=requires_grad)
 
 
 def rfftfreq(
@@ -41,8 +41,8 @@ def rfftfreq(
     requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies of the results of `rfft`, for `n` samples at distance `d`."""
-    found = creation.arange(0, n // 2 + 1, dtype=dtype, device=device)
-    return _scaled([found], n * d, dtype, requires_grad=requires_grad)
+    numbers = creation.arange(0, n // 2 + 1, dtype=dtype, device=device)
+    return _scaled([numbers], n * d, dtype, requires_grad=requires_grad)
 
 
 def _scaled(parts: list[Tensor], by: float, dtype: dtype | None, *, requires_grad: bool) -> Tensor:

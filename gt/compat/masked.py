@@ -50,9 +50,9 @@ def sum(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The sum over `dim` (all if not given); small integers are summed in int64."""
-    kept = _filled(input, mask, 0)
+    values = _filled(input, mask, 0)
     dims = _dims(dim, input.ndim)
-    return kept.sum(dims, keepdim=keepdim, dtype=_sum_dtype(input) if dtype is None else dtype)
+    return values.sum(dims, keepdim=keepdim, dtype=_sum_dtype(input) if dtype is None else dtype)
 
 
 def prod(
@@ -96,8 +96,8 @@ def amax(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The largest element over `dim` (all if not given)."""
-    kept = _filled(input, mask, _lowest(input))
-    return kept.amax(_dims(dim, input.ndim), keepdim).to(input.dtype if dtype is None else dtype)
+    values = _filled(input, mask, _lowest(input))
+    return values.amax(_dims(dim, input.ndim), keepdim).to(input.dtype if dtype is None else dtype)
 
 
 def amin(
@@ -109,8 +109,8 @@ def amin(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The smallest element over `dim` (all if not given)."""
-    kept = _filled(input, mask, _highest(input))
-    return kept.amin(_dims(dim, input.ndim), keepdim).to(input.dtype if dtype is None else dtype)
+    values = _filled(input, mask, _highest(input))
+    return values.amin(_dims(dim, input.ndim), keepdim).to(input.dtype if dtype is None else dtype)
 
 
 def argmax(
@@ -178,8 +178,8 @@ def median(
     """
     place = _dims(dim, input.ndim)[0]
     is_float = input.is_floating_point()
-    kept = _filled(input if is_float else input.float(), mask, math.nan)
-    middle: Tensor = kept.nanmedian(place, keepdim)[0]
+    values = _filled(input if is_float else input.float(), mask, math.nan)
+    middle: Tensor = values.nanmedian(place, keepdim)[0]
     if is_float:
         return middle
     if middle.isnan().any():
@@ -198,8 +198,8 @@ def logsumexp(
     mask: Tensor | None = None,
 ) -> Tensor:
     """The logarithm of the sum of exponentials over `dim` (all if not given)."""
-    kept = _filled(input, mask, _lowest(input))
-    result: Tensor = kept.logsumexp(_dims(dim, input.ndim), keepdim=keepdim)
+    values = _filled(input, mask, _lowest(input))
+    result: Tensor = values.logsumexp(_dims(dim, input.ndim), keepdim=keepdim)
     return result.to(input.dtype if dtype is None else dtype)
 
 
@@ -228,9 +228,9 @@ def norm(
 ) -> Tensor:
     """The norm of order `ord` of the vectors along `dim` (all elements if not given)."""
     order = 2.0 if ord is None else ord
-    kept = _filled(input, mask, math.inf if order == -math.inf else 0)
+    values = _filled(input, mask, math.inf if order == -math.inf else 0)
     dims = list(_dims(dim, input.ndim))
-    length: Tensor = call("linalg_vector_norm", (kept, order, dims, keepdim), {"dtype": dtype})
+    length: Tensor = call("linalg_vector_norm", (values, order, dims, keepdim), {"dtype": dtype})
     return length
 
 
@@ -286,25 +286,25 @@ def softmax(
     input: Tensor, dim: int, *, dtype: gt.dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """exp(input) / sum(exp(input)) along `dim`."""
-    kept = _filled(input, mask, _lowest(input))
-    return kept.softmax(_dims(dim, input.ndim)[0], dtype=input.dtype if dtype is None else dtype)
+    values = _filled(input, mask, _lowest(input))
+    return values.softmax(_dims(dim, input.ndim)[0], dtype=input.dtype if dtype is None else dtype)
 
 
 def log_softmax(
     input: Tensor, dim: int, *, dtype: gt.dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """The logarithm of softmax."""
-    kept = _filled(input, mask, _lowest(input))
+    values = _filled(input, mask, _lowest(input))
     place = _dims(dim, input.ndim)[0]
-    return kept.log_softmax(place, dtype=input.dtype if dtype is None else dtype)
+    return values.log_softmax(place, dtype=input.dtype if dtype is None else dtype)
 
 
 def softmin(
     input: Tensor, dim: int, *, dtype: gt.dtype | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """softmax of -input."""
-    kept = -_filled(input, mask, _highest(input))
-    return kept.softmax(_dims(dim, input.ndim)[0], dtype=input.dtype if dtype is None else dtype)
+    values = -_filled(input, mask, _highest(input))
+    return values.softmax(_dims(dim, input.ndim)[0], dtype=input.dtype if dtype is None else dtype)
 
 
 def normalize(

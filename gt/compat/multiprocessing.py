@@ -101,11 +101,11 @@ class ProcessContext:
         process, report = self.processes[at], self._reports[at]
         pid, code = process.pid or 0, process.exitcode or 0
         try:
-            told = report.recv() if report.poll() else None
+            traceback_text = report.recv() if report.poll() else None
         except EOFError:
-            told = None
-        if told is not None:
-            text = f"\n\n-- Process {at} terminated with the following error:\n{told}"
+            traceback_text = None
+        if traceback_text is not None:
+            text = f"\n\n-- Process {at} terminated with the following error:\n{traceback_text}"
             return ProcessRaisedException(text, at, pid)
         name = _signal_name(-code) if code < 0 else None
         text = f"process {at} terminated with " + (
@@ -165,8 +165,8 @@ def start_processes(
     reports: list[Connection] = []
     for at in range(nprocs):
         here, there = context.Pipe(duplex=False)
-        given = (fn, at, tuple(args), there)
-        process = context.Process(target=_run, args=given, daemon=daemon)  # type: ignore[attr-defined]
+        arguments = (fn, at, tuple(args), there)
+        process = context.Process(target=_run, args=arguments, daemon=daemon)  # type: ignore[attr-defined]
         process.start()
         there.close()
         processes.append(process)

@@ -157,8 +157,8 @@ class Averages(list[Average]):
         del options
         rows: Iterable[Average] = self
         if sort_by is not None:
-            known = sort_by if sort_by in ("cpu_time", "count", "kernels") else "cpu_time_total"
-            rows = sorted(self, key=lambda row: -float(getattr(row, known)))
+            sort_key = sort_by if sort_by in ("cpu_time", "count", "kernels") else "cpu_time_total"
+            rows = sorted(self, key=lambda row: -float(getattr(row, sort_key)))
         cells = [("Name", "Total", "Average", "# of Calls", "Kernels")]
         cells += [
             (row.key, _shown(row.cpu_time_total), _shown(row.cpu_time), f"{row.count}",

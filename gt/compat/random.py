@@ -297,5 +297,5 @@ __getattr__ = misses.hook(__name__)
 
 
 def __dir__() -> list[str]:
-    """What users type; `fork_rng` is no name of `gt`, as it is none of PyTorch's."""
+    """Names that users type; `fork_rng` is no name of `gt`, as it is none of PyTorch's."""
     return [*__all__, fork_rng.__name__]

@@ -147,10 +147,10 @@ def install() -> None:
 
 def _answer_in_children(module: types.ModuleType) -> None:
     """Makes new child processes install the answers before they import the program's file."""
-    told = module.get_preparation_data
+    preparation = module.get_preparation_data
 
     def preparation_data(name: str) -> dict[str, object]:
-        return {"import torch": _Answered(), **told(name)}
+        return {"import torch": _Answered(), **preparation(name)}
 
     vars(module)["get_preparation_data"] = preparation_data
 

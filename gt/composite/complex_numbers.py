@@ -73,16 +73,16 @@ def set_real(self: Tensor, value: Tensor | float) -> None:
 
 def set_imag(self: Tensor, value: Tensor | float) -> None:
     """`self.imag = value`: the imaginary parts become `value`, the real ones stay."""
-    kept = imag(self)
-    self.copy_(generic("complex", real(self), _part(self, value).expand(kept.shape)))
+    imaginary = imag(self)
+    self.copy_(generic("complex", real(self), _part(self, value).expand(imaginary.shape)))
 
 
 def _part(whole: Tensor, value: Tensor | float) -> Tensor:
     """`value` for the real or imaginary part of `whole`, in the part's dtype and shape."""
-    kept = imag(whole)
+    imaginary = imag(whole)
     if isinstance(value, Tensor):
-        return value.to(kept.dtype).expand(kept.shape)
-    return kept.new_full(tuple(kept.shape), value)
+        return value.to(imaginary.dtype).expand(imaginary.shape)
+    return imaginary.new_full(tuple(imaginary.shape), value)
 
 
 def conj(self: Tensor) -> Tensor:

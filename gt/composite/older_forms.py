@@ -66,10 +66,10 @@ def as_function(name: str, method: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(method)
     def called(*args: P.args, **named: P.kwargs) -> R:
         if len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[1], _NUMBER):
-            given = ", ".join(type(x).__name__ for x in args)
+            types = ", ".join(type(x).__name__ for x in args)
             tensors = ", ".join(f"Tensor {operand}" for operand in ("input", *FORMS[name][1]))
             raise InvalidType(
-                f"{name}() received an invalid combination of arguments - got ({given}), but "
+                f"{name}() received an invalid combination of arguments - got ({types}), but "
                 f"expected one of:\n * ({tensors}, *, Number beta = 1, Number alpha = 1)"
             )
         return method(*args, **named)

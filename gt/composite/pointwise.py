@@ -320,17 +320,19 @@ def reflected_div(self: Tensor, other: Operand) -> Tensor:
 def bitwise_left_shift(self: Operand, other: Operand) -> Tensor:
     """self * 2**other, wrapped around; zero if `other` is not in the dtype's range of bits."""
     x, count, dtype = shifted(self, other, "bitwise_left_shift", "lshift_cpu")
-    known = (count >= 0).logical_and(count < 8 * dtype.itemsize)
-    return call("cast", (x * 2 ** count.clamp(0, 63)) * known, dtype=dtype)
+    is_in_range = (count >= 0).logical_and(count < 8 * dtype.itemsize)
+    return call("cast", (x * 2 ** count.clamp(0, 63)) * is_in_range, dtype=dtype)
 
 
 def bitwise_right_shift(self: Operand, other: Operand) -> Tensor:
     """self / 2**other, rounded down; only the sign remains if `other` exceeds the dtype's bits."""
     x, count, dtype = shifted(self, other, "bitwise_right_shift", "rshift_cpu")
-    known = (count >= 0).logical_and(count < 63)
+    is_in_range = (count >= 0).logical_and(count < 63)
     down = x.floor_divide(2 ** count.clamp(0, 62))
     return call(
-        "cast", call("where", known, down, -call("cast", x < 0, dtype=_core.int64)), dtype=dtype
+        "cast",
+        call("where", is_in_range, down, -call("cast", x < 0, dtype=_core.int64)),
+        dtype=dtype,
     )
 
 

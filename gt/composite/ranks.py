@@ -113,8 +113,8 @@ def _quantile(
     last = rows.shape[place] - 1
     unknown = call("sum", rows.isnan(), dim=(place,), keepdim=True)
     if name == "nanquantile":
-        known = call("cast", last - unknown, dtype=self.dtype)
-        at = (known * q).clamp(min=0)
+        last_rank = call("cast", last - unknown, dtype=self.dtype)
+        at = (last_rank * q).clamp(min=0)
     else:  # NaN sorts last, and is the result if there is one
         # `where` of two numbers would have the default dtype.
         hidden = call("cast", unknown > 0, dtype=self.dtype)

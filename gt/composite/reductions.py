@@ -173,9 +173,9 @@ def _extreme_magnitude(kind: str, magnitude: Tensor, over: Shape, keepdim: bool)
     if not magnitude.requires_grad:
         return call(kind, magnitude, dim=over, keepdim=keepdim)
     spoiled = call(kind, magnitude.detach(), dim=over, keepdim=True).isnan()
-    found = call(kind, magnitude.masked_fill(spoiled, 0.0), dim=over, keepdim=True)
-    found = found.masked_fill(spoiled, math.nan)
-    return found if keepdim else found.squeeze(over).clone()  # a new value, no view
+    largest = call(kind, magnitude.masked_fill(spoiled, 0.0), dim=over, keepdim=True)
+    largest = largest.masked_fill(spoiled, math.nan)
+    return largest if keepdim else largest.squeeze(over).clone()  # a new value, no view
 
 
 def _power(magnitude: Tensor, order: float) -> Tensor:
@@ -309,8 +309,8 @@ def nanmean(
     if not self.dtype.is_floating_point or (dtype and not dtype.is_floating_point):
         return generic("nanmean", self, dim, keepdim, dtype=dtype)
     over = None if dim is None else tuple(listed(dim))
-    known = call("sum", self.isnan().logical_not(), dim=over, keepdim=keepdim)
-    return call("nansum", self, dim=over, keepdim=keepdim, dtype=dtype) / known
+    count = call("sum", self.isnan().logical_not(), dim=over, keepdim=keepdim)
+    return call("nansum", self, dim=over, keepdim=keepdim, dtype=dtype) / count
 
 
 def renorm(self: Tensor, p: Number, dim: int, maxnorm: Number) -> Tensor:

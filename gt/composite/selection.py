@@ -45,17 +45,17 @@ def nonzero(self: Tensor, *, as_tuple: Literal[False] = False) -> Tensor: ...
 def nonzero(self: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 def nonzero(self: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Indices of the elements that are not zero, one row each; reads their count."""
-    found, columns = true_places(self), []
+    places, columns = true_places(self), []
     for n in reversed(self.shape[1:]):
-        columns.append(found % n if n else found)
-        found = found // n if n else found
-    columns.append(found)  # the rest is the index along the first dimension
+        columns.append(places % n if n else places)
+        places = places // n if n else places
+    columns.append(places)  # the rest is the index along the first dimension
     columns.reverse()
     if as_tuple:
         return tuple(columns)
     if self.ndim:
         return call("stack", *columns, dim=1)
-    return call("full", size=(found.shape[0], 0), value=0, dtype=_core.int64)
+    return call("full", size=(places.shape[0], 0), value=0, dtype=_core.int64)
 
 
 def argwhere(self: Tensor) -> Tensor:

@@ -69,8 +69,8 @@ def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
             "Dimension specified as 0 but tensor has no dimensions"
         )
     place = wrap(dim, self.ndim)
-    total, known = self.shape[place], math.prod(n for n in sizes if n != -1)
-    inferred = [total // known if n == -1 and known else n for n in sizes]
+    total, product = self.shape[place], math.prod(n for n in sizes if n != -1)
+    inferred = [total // product if n == -1 and product else n for n in sizes]
     if math.prod(inferred) != total:
         raise ShapeError(
             f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim "

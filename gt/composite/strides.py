@@ -1,4 +1,4 @@
-"""What PyTorch says by strides: a tensor's memory read in another order, and empty tensors.
+"""Functions that PyTorch defines by strides: memory read in another order, and empty tensors.
 
 Results of operators are contiguous, whatever strides are asked for.
 """
@@ -117,7 +117,7 @@ def places_of(
 
 
 def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> Places:
-    """Where in the memory the elements are."""
+    """Position of each element in the memory: [size]."""
     places = np.array(offset, dtype=np.int64)
     for n, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(n, dtype=np.int64) * step
@@ -125,16 +125,16 @@ def _positions(size: Sequence[int], stride: Sequence[int], offset: int) -> Place
 
 
 def _found(shown: Places, wanted: Places) -> Places:
-    """Which of the positions `shown` are the wanted ones."""
+    """Index in `shown` of each of the positions `wanted`."""
     order = np.argsort(shown, kind="stable")
     at = np.searchsorted(shown, wanted, sorter=order)
-    found: Places = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
-    if wanted.size and not (len(order) and np.array_equal(shown[found], wanted)):
+    indices: Places = order[np.minimum(at, max(len(order) - 1, 0))] if len(order) else at
+    if wanted.size and not (len(order) and np.array_equal(shown[indices], wanted)):
         raise NotSupported(
             "as_strided: elements of the memory that this view does not show; call it of the "
             "tensor that the view was taken of"
         )
-    return found
+    return indices
 
 
 def _uploaded(places: Places) -> Tensor:
@@ -241,7 +241,7 @@ def resize_(
     size: Sequence[int] | None = None,
     memory_format: object = None,
 ) -> Tensor:
-    """The same elements in another shape: those that are too many are left out, new ones are 0.
+    """Changes the shape in place: surplus elements are left out, new ones are 0.
 
     Raises:
         InvalidUse: of a tensor that requires a gradient.
@@ -290,7 +290,7 @@ def to_sparse(
     blocksize: object = None,
     dense_dim: int | None = None,
 ) -> Any:  # noqa: ANN401 - a gt.sparse.SparseTensor, which needs this package
-    """What is not zero, as a `gt.sparse.SparseTensor`; how many there are is read.
+    """The elements that are not zero as a `gt.sparse.SparseTensor`; their number is read.
 
     Raises:
         NotSupported: a layout other than coordinates.

@@ -205,28 +205,28 @@ class _Reader:
                 shard.update(self._value(key.value, value))
             else:
                 values.update(self._value(key.value, value))
-        made = SignalConfig()
+        config = SignalConfig()
         if len(self.mistakes) == before:  # an entry with mistakes is not checked as a whole
             with self._at(name, marks):
                 if shard:
                     values["shard"] = _made(ShardConfig, shard)
-                made = _made(SignalConfig, values)
-        return Entry(config=made, file=self.file, marks=marks)
+                config = _made(SignalConfig, values)
+        return Entry(config=config, file=self.file, marks=marks)
 
     def _shard(self, node: yaml.Node, marks: dict[str, tuple[int, int]]) -> dict[str, object]:
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         for key, value in self._pairs(node, "axis, workers, …", SHARD_KEYS):
             marks.setdefault(key.value, _place(key))
-            found.update(self._value(key.value, value))
-        return found
+            values.update(self._value(key.value, value))
+        return values
 
     def _value(self, key: str, node: yaml.Node) -> dict[str, object]:
         """Checked value of a key; empty if it is wrong."""
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         with self._at(node):
-            given = self._names(node) if key == "backward" else self._plain(node)
-            found[key] = CHECKS[key](given)
-        return found
+            content = self._names(node) if key == "backward" else self._plain(node)
+            values[key] = CHECKS[key](content)
+        return values
 
     # ---- rules by path ----
 
@@ -239,7 +239,7 @@ class _Reader:
 
         style: object = None
         shard: dict[str, object] = {}
-        made: list[Rule] = []
+        rules: list[Rule] = []
         before = len(self.mistakes)
         with self._at(node, {"pattern": _place(pattern)}):
             if isinstance(node, yaml.MappingNode):
@@ -253,8 +253,8 @@ class _Reader:
             else:
                 style = self._plain(node)
             if len(self.mistakes) == before:  # a rule with mistakes is not checked as a whole
-                made.append(self._made_rule(pattern, style, shard))
-        return made
+                rules.append(self._made_rule(pattern, style, shard))
+        return rules
 
     def _made_rule(self, pattern: yaml.Node, style: object, shard: dict[str, object]) -> Rule:
         if isinstance(style, str) and style not in STYLES and style.startswith("shard"):
@@ -294,22 +294,22 @@ class _Reader:
         if node.tag != f"{YAML_TAG}map":
             self._mistake(node, f"the tag {_shown_tag(node)}", "take it out")
             return []
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        pairs: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: list[yaml.Node] = []
         for key, value in node.value:
             if key.tag == f"{YAML_TAG}merge":
                 merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
             elif not isinstance(key, yaml.ScalarNode) or not is_text(key.value):
                 self._mistake(key, "a key that is not a word", "write key: value")
-            elif key.value in found:
+            elif key.value in pairs:
                 self._mistake(key, f"{key.value!r} is given twice", "join the two")
             elif known is not None and key.value not in known:
                 self._mistake(key, f"unknown key {key.value!r}", closest(key.value, known))
             else:
-                found[key.value] = (key, value)
+                pairs[key.value] = (key, value)
         for key, value in self._merged(node, merged, wanted, known, depth):
-            found.setdefault(key.value, (key, value))
-        return list(found.values())
+            pairs.setdefault(key.value, (key, value))
+        return list(pairs.values())
 
     def _merged(
         self,

@@ -187,12 +187,12 @@ def use_threads(count: int | None) -> None:
 
 def stand_alone() -> None:
     """Let this process and its children use one small worker of their own, and no layout file."""
-    kept = "numpy" if backend() == "numpy" else "native"
+    worker_backend = "numpy" if backend() == "numpy" else "native"
     for variable in variables.VARIABLES:
         if variable.of_session:
             os.environ.pop(variable.name, None)
     os.environ |= {
-        variables.BACKEND.name: kept,
+        variables.BACKEND.name: worker_backend,
         variables.WORKER_COUNT.name: "1",
         variables.THREADS.name: "1",
     }
@@ -271,8 +271,8 @@ def idle_seconds() -> float:
 
 
 def look_ahead() -> int | None:
-    """How far workers read ahead in the stream: None for all of it, 0 for nothing, else a seed for
-    random extents.
+    """Extent of the stream that workers read ahead: None for all of it, 0 for nothing, else a seed
+    for random extents.
 
     Tests set GT_LOOK_AHEAD to show that no result depends on it.
     """

@@ -100,26 +100,26 @@ class SignalConfig:
 def closest(word: str, known: Iterable[str]) -> str:
     """Remedy for an unknown word: the closest known one."""
     known = list(known)
-    found = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {found[0]}?" if found else f"known are {', '.join(known)}"
+    matches = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {matches[0]}?" if matches else f"known are {', '.join(known)}"
 
 
 def placement(value: object) -> str:
     """A placement in its normal form, `replicate` or `shard(d)`."""
     if value == "replicate":
         return "replicate"
-    found = SHARD.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = SHARD.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ConfigError(
             f"{value!r} is no placement", "write replicate or shard(0)", key="placements"
         )
-    return f"shard({axis(int(found[1]), 'placements')})"
+    return f"shard({axis(int(match[1]), 'placements')})"
 
 
 def cut_dim(word: str) -> int | None:
     """Dimension that a placement cuts."""
-    found = SHARD.fullmatch(word)
-    return int(found[1]) if found else None
+    match = SHARD.fullmatch(word)
+    return int(match[1]) if match else None
 
 
 def axis(value: object, key: str = "axis") -> int:
@@ -149,15 +149,15 @@ def _workers(value: object) -> tuple[int, ...]:
         raise ConfigError(
             f"workers names {len(value)} of them", f"{WORKERS_MAX} is the limit", key="workers"
         )
-    found: list[int] = []
+    indices: list[int] = []
     for one in value:
         index = _integer(one, "workers", "indexes from 0 on")
         if not 0 <= index < WORKER_INDEX_MAX:
             raise ConfigError(f"there is no worker {index}", "count from 0", key="workers")
-        if index in found:
+        if index in indices:
             raise ConfigError(f"worker {index} is named twice", "name it once", key="workers")
-        found.append(index)
-    return tuple(found)
+        indices.append(index)
+    return tuple(indices)
 
 
 def _boolean(key: str, value: object) -> bool:

@@ -212,20 +212,22 @@ class Meaning:
         own_workers = None if config.workers is None else tuple(config.workers)
         mesh = self.mesh if shard.mesh is None and own_workers is None else shard.mesh or {}
         compiled = self.compile if config.compile is None else config.compile
-        made = replace(self, workers=own_workers or self.workers, mesh=dict(mesh), compile=compiled)
+        meaning = replace(
+            self, workers=own_workers or self.workers, mesh=dict(mesh), compile=compiled
+        )
         says = (shard.axis, shard.replicated, shard.placements, shard.blocks, shard.mesh)
         if own_workers is not None or any(value is not None for value in says):
             placements = ordered(shard.placements, mesh) if shard.placements is not None else ()
-            made = replace(
-                made,
+            meaning = replace(
+                meaning,
                 axis=shard.axis,
                 replicated=bool(shard.replicated),
                 placements=placements,
                 blocks=shard.blocks,
             )
         # Checks the product of the mesh against inherited workers.
-        SignalConfig(workers=made.workers, shard=ShardConfig(mesh=made.mesh or None))
-        return made
+        SignalConfig(workers=meaning.workers, shard=ShardConfig(mesh=meaning.mesh or None))
+        return meaning
 
     def part(self, kind: str) -> Meaning:
         """Settings of a parameter that a module stores in another form than [in, out].
@@ -246,16 +248,16 @@ class Meaning:
             _check_weight_dims(self)
         if self.axis is not None:
             dim = moved.get(self.axis)
-            made = replace(self, axis=dim, replicated=dim is None)
+            meaning = replace(self, axis=dim, replicated=dim is None)
         else:
             dims = [
                 None if (dim := cut_dim(word)) is None else moved.get(dim)
                 for word in self.placements
             ]
             words = ["replicate" if dim is None else f"shard({dim})" for dim in dims]
-            made = replace(self, placements=tuple(words))
-        cuts = made.axis is not None or any(word != "replicate" for word in made.placements)
-        return made if cuts else replace(made, blocks=None)
+            meaning = replace(self, placements=tuple(words))
+        cuts = meaning.axis is not None or any(word != "replicate" for word in meaning.placements)
+        return meaning if cuts else replace(meaning, blocks=None)
 
 
 def _check_weight_dims(meaning: Meaning) -> None:
@@ -413,9 +415,9 @@ class _State:
         """Scope of this name inside the enclosing one."""
         key = (around.signal if around else 0, name, backward, part, of_gradients)
         with self.lock:
-            found = self.scopes.get(key)
-            if found is None:
-                found = Scope(
+            entry = self.scopes.get(key)
+            if entry is None:
+                entry = Scope(
                     signal=_new_signal(name, None, ""),
                     name=name,
                     around=around,
@@ -425,9 +427,9 @@ class _State:
                 )
                 # Entered before it is resolved, so that outer scopes have lower ids than inner
                 # ones.
-                self.scopes[key] = self.by_signal[found.signal] = found
-                self._resolve(found, self.entries())
-            return found
+                self.scopes[key] = self.by_signal[entry.signal] = entry
+                self._resolve(entry, self.entries())
+            return entry
 
     def check_meshes(self) -> None:
         """Check meshes of all workers, whose number may differ from the previous session.
@@ -489,10 +491,10 @@ state = _State()
 
 def signal_in(around: int, name: str, backward: str | None = None) -> int:
     """Id of the scope `name` in the scope with the id `around` (0 for none)."""
-    found = state.scopes.get((around, name, backward, None, False))  # without the lock: a hot path
-    if found is None:
-        found = state.scope(state.by_signal.get(around), name, backward)
-    return found.opened()
+    scope = state.scopes.get((around, name, backward, None, False))  # without the lock: a hot path
+    if scope is None:
+        scope = state.scope(state.by_signal.get(around), name, backward)
+    return scope.opened()
 
 
 def signal_of_part(signal: int, kind: str) -> int:

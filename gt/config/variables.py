@@ -430,7 +430,7 @@ def misspelt(names: Iterable[str]) -> dict[str, str]:
     unknown = [name for name in names if name.startswith(PREFIX)]
     unknown = [name for name in unknown if name not in NAMES and name not in PROMISED]
     alike = {name: difflib.get_close_matches(name, NAMES, 1, LIKENESS) for name in unknown}
-    return {name: found[0] for name, found in alike.items() if found}
+    return {name: matches[0] for name, matches in alike.items() if matches}
 
 
 def promised(environment: Mapping[str, str]) -> dict[str, str]:

@@ -44,8 +44,8 @@ def custom_fwd(
 ) -> Callable[..., Any]:
     """`gt.amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)`."""
     deprecated("cuda", "custom_fwd", "custom_fwd(args..., device_type='cuda')")
-    found: Callable[..., Any] = amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
-    return found
+    wrapper: Callable[..., Any] = amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+    return wrapper
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:

@@ -87,8 +87,8 @@ class DeviceMesh:
         """The number of a dimension that is named or counted, also from the end."""
         if isinstance(dim, str):
             if self.names is None or dim not in self.names:
-                known = "none has a name" if self.names is None else f"there are {self.names}"
-                raise InvalidValue(f"DeviceMesh: no dimension is called {dim!r}; {known}")
+                hint = "none has a name" if self.names is None else f"there are {self.names}"
+                raise InvalidValue(f"DeviceMesh: no dimension is called {dim!r}; {hint}")
             return self.names.index(dim)
         if not isinstance(dim, int):
             raise InvalidType(f"DeviceMesh: a dimension is a number or a name, not {dim!r}")

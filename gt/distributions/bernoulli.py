@@ -35,11 +35,11 @@ class Bernoulli(ProbsOrLogits, ExponentialFamily):
         logits: Value | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = one_of(probs, logits)
+        name = one_of(probs, logits)
         value = logits if probs is None else probs
         assert value is not None, (probs, logits)
         (parameter,) = broadcast_all(value)
-        vars(self)[given] = parameter
+        vars(self)[name] = parameter
         super().__init__(batch_of(parameter, value), validate_args=validate_args)
 
     @property

@@ -37,15 +37,15 @@ class Categorical(ProbsOrLogits):
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = one_of(probs, logits)
+        name = one_of(probs, logits)
         value = logits if probs is None else probs
         assert value is not None, (probs, logits)
         if value.dim() < 1:
-            raise InvalidValue(f"`{given}` parameter must be at least one-dimensional.")
-        if given == "probs":
-            vars(self)[given] = value / value.sum(-1, keepdim=True)
+            raise InvalidValue(f"`{name}` parameter must be at least one-dimensional.")
+        if name == "probs":
+            vars(self)[name] = value / value.sum(-1, keepdim=True)
         else:
-            vars(self)[given] = value - value.logsumexp(-1, keepdim=True)
+            vars(self)[name] = value - value.logsumexp(-1, keepdim=True)
         super().__init__(value.shape[:-1], validate_args=validate_args)
 
     @property

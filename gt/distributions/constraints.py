@@ -61,7 +61,7 @@ def all_of(check: Tensor, dims: int) -> Tensor:
 class Constraint:
     """A region over which a variable is valid."""
 
-    # Whether the region consists of separate points; number of trailing dimensions of one event.
+    # True if the region consists of separate points; number of trailing dimensions of one event.
     is_discrete: bool = False
     event_dim: int = 0
 

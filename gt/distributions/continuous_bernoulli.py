@@ -48,15 +48,15 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        given = one_of(probs, logits)
+        name = one_of(probs, logits)
         value = logits if probs is None else probs
         assert value is not None, (probs, logits)
         (parameter,) = broadcast_all(value)
-        if given == "probs":
+        if name == "probs":
             if validate_args is not None and not constraints.unit_interval.check(parameter).all():
                 raise InvalidValue("The parameter probs has invalid values")
             parameter = clamp_probs(parameter)
-        vars(self)[given] = parameter
+        vars(self)[name] = parameter
         self._lims = lims
         super().__init__(batch_of(parameter, value), validate_args=validate_args)
 

@@ -274,8 +274,8 @@ class Distribution:
         return object.__new__(type(self))
 
     def __repr__(self) -> str:
-        given = {name: vars(self)[name] for name in self.arg_constraints if name in vars(self)}
-        words = (f"{k}: {v if v.numel() == 1 else v.size()}" for k, v in given.items())
+        parameters = {name: vars(self)[name] for name in self.arg_constraints if name in vars(self)}
+        words = (f"{k}: {v if v.numel() == 1 else v.size()}" for k, v in parameters.items())
         return f"{type(self).__name__}({', '.join(words)})"
 
 

@@ -33,13 +33,13 @@ class Geometric(ProbsOrLogits):
         logits: Value | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = one_of(probs, logits)
+        name = one_of(probs, logits)
         value = logits if probs is None else probs
         assert value is not None, (probs, logits)
         (parameter,) = broadcast_all(value)
-        vars(self)[given] = parameter
+        vars(self)[name] = parameter
         super().__init__(batch_of(parameter, value), validate_args=validate_args)
-        if self._validate_args and given == "probs" and not (parameter > 0).all():
+        if self._validate_args and name == "probs" and not (parameter > 0).all():
             invalid = parameter.detach()[~(parameter > 0)]
             raise InvalidValue(
                 f"Expected parameter probs ({type(parameter).__name__} "

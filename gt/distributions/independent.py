@@ -43,8 +43,10 @@ class Independent(Distribution, Generic[Base]):
             )
         self.base_dist = base_distribution
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-        kept = len(batch) - reinterpreted_batch_ndims
-        super().__init__(batch[:kept], batch[kept:] + event, validate_args=validate_args)
+        batch_dims = len(batch) - reinterpreted_batch_ndims
+        super().__init__(
+            batch[:batch_dims], batch[batch_dims:] + event, validate_args=validate_args
+        )
 
     def expand(
         self, batch_shape: Shape, _instance: "Independent[Base] | None" = None

@@ -27,9 +27,9 @@ def register_kl(type_p: Class, type_q: Class) -> Callable[[Formula], Formula]:
         InvalidType: something that is no class of distributions.
     """
     classes: dict[str, object] = {"type_p": type_p, "type_q": type_q}
-    for name, given in classes.items():
-        if not (isinstance(given, type) and issubclass(given, Distribution)):
-            raise InvalidType(f"Expected {name} to be a Distribution subclass but got {given}")
+    for name, kind in classes.items():
+        if not (isinstance(kind, type) and issubclass(kind, Distribution)):
+            raise InvalidType(f"Expected {name} to be a Distribution subclass but got {kind}")
 
     def decorator(function: Formula) -> Formula:
         _registered[type_p, type_q] = function

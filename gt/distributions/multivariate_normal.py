@@ -58,13 +58,13 @@ class MultivariateNormal(Distribution):
             "precision_matrix": precision_matrix,
             "scale_tril": scale_tril,
         }
-        given = {name: matrix for name, matrix in matrices.items() if matrix is not None}
-        if len(given) != 1:
+        arguments = {name: matrix for name, matrix in matrices.items() if matrix is not None}
+        if len(arguments) != 1:
             raise InvalidValue(
                 "Exactly one of covariance_matrix or precision_matrix or scale_tril "
                 "may be specified."
             )
-        ((name, matrix),) = given.items()
+        ((name, matrix),) = arguments.items()
         if matrix.ndim < 2:
             raise InvalidValue(
                 f"{name} matrix must be at least two-dimensional, "
@@ -145,13 +145,13 @@ def mahalanobis(factor: Tensor, vector: Tensor) -> Tensor:
     batch = gt.broadcast_shapes(factor.shape[:-2], vector.shape[:-1])
     vector = vector.expand((*batch, n))
     shared = [d for d in range(len(batch)) if d < len(batch) - own or _is_one(factor, d, batch)]
-    kept = [d for d in range(len(batch)) if d not in shared]
-    columns = vector.permute((*kept, len(batch), *shared))  # [kept..., n, shared...]
-    sizes = [batch[d] for d in kept]
+    own_dims = [d for d in range(len(batch)) if d not in shared]
+    columns = vector.permute((*own_dims, len(batch), *shared))  # [kept..., n, shared...]
+    sizes = [batch[d] for d in own_dims]
     flat = columns.reshape((*sizes, n, math.prod(batch[d] for d in shared)))
     solved = solve_triangular(factor.reshape((*sizes, n, n)), flat)
     sums = solved.square().sum(-2).reshape((*sizes, *(batch[d] for d in shared)))
-    order = [*kept, *shared]
+    order = [*own_dims, *shared]
     return sums.permute([order.index(d) for d in range(len(batch))])
 
 

@@ -42,11 +42,11 @@ class NegativeBinomial(ProbsOrLogits):
         logits: Value | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = one_of(probs, logits)
+        name = one_of(probs, logits)
         value = logits if probs is None else probs
         assert value is not None, (probs, logits)
         count, parameter = broadcast_all(total_count, value)
-        self.total_count, vars(self)[given] = count.to(parameter.dtype), parameter
+        self.total_count, vars(self)[name] = count.to(parameter.dtype), parameter
         super().__init__(parameter.shape, validate_args=validate_args)
 
     @property

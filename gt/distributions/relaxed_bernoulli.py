@@ -43,11 +43,11 @@ class LogitRelaxedBernoulli(ProbsOrLogits):
         validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
-        given = one_of(probs, logits)
+        name = one_of(probs, logits)
         value = logits if probs is None else probs
         assert value is not None, (probs, logits)
         (parameter,) = broadcast_all(value)
-        vars(self)[given] = parameter
+        vars(self)[name] = parameter
         super().__init__(batch_of(parameter, value), validate_args=validate_args)
 
     def _copy_rest(self, new: "LogitRelaxedBernoulli") -> None:

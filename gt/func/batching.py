@@ -146,12 +146,12 @@ def _taken_of_several(
     if dims is None or isinstance(dims, int):
         own = dict.fromkeys(keys, dims)
     else:
-        given = dims if isinstance(dims, Mapping) else dict(enumerate(dims))
-        if isinstance(dims, Mapping) != isinstance(tree, Mapping) or set(given) != set(keys):
+        dims_by_key = dims if isinstance(dims, Mapping) else dict(enumerate(dims))
+        if isinstance(dims, Mapping) != isinstance(tree, Mapping) or set(dims_by_key) != set(keys):
             raise InvalidValue(
                 f"{call}in_dims is not compatible with the structure of `inputs`: {dims}"
             )
-        own = dict(given)
+        own = dict(dims_by_key)
     parts = {key: _taken(tree[key], own[key], sizes, call) for key in keys}
     if isinstance(tree, Mapping):
         return lambda place: {key: part(place) for key, part in parts.items()}

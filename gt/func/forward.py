@@ -52,8 +52,8 @@ def jvp(
         returned = func(*args)
         value, aux = returned if has_aux else (returned, None)
         outputs = leaves_of(value)
-        found = _product(outputs, inputs, vectors)
-    product = rebuilt(value, iter(detached(found, inputs)))
+        products = _product(outputs, inputs, vectors)
+    product = rebuilt(value, iter(detached(products, inputs)))
     shown = rebuilt(value, iter(detached(outputs, inputs)))
     return (shown, product, unrecorded(aux, inputs)) if has_aux else (shown, product)
 
@@ -75,8 +75,8 @@ def linearize(func: Callable[..., Tree], *primals: Tree) -> tuple[Tree, Callable
         vectors = leaves_of(tangents)
         _check_tangents(inputs, vectors)
         with enable_grad():
-            found = _product(outputs, inputs, vectors)
-        return rebuilt(value, iter(detached(found, inputs)))
+            products = _product(outputs, inputs, vectors)
+        return rebuilt(value, iter(detached(products, inputs)))
 
     return rebuilt(value, iter(detached(outputs, inputs))), product
 

@@ -34,8 +34,8 @@ def grad(
 
     @functools.wraps(func)
     def derivative(*args: Tree, **kwargs: Tree) -> Tree:
-        found, value = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        gradient, value = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
 
     return derivative
 
@@ -53,8 +53,8 @@ def grad_and_value(
             returned = func(*args, **kwargs)
             value, aux = returned if has_aux else (returned, None)
             _check_scalar("grad", value)
-            found = gradients([value], leaves, [gt.ones_like(value)])
-        shown = rebuilt(chosen, iter(detached(found, leaves)))
+            results = gradients([value], leaves, [gt.ones_like(value)])
+        shown = rebuilt(chosen, iter(detached(results, leaves)))
         value = detached([value], leaves)[0]
         return shown, (value, unrecorded(aux, leaves)) if has_aux else value
 
@@ -79,16 +79,16 @@ def vjp(
     outputs = leaves_of(value)
 
     def product(*cotangents: Tree) -> tuple[Tree, ...]:
-        given = cotangents[0] if len(cotangents) == 1 else cotangents
-        seeds = leaves_of(given)
+        cotangent = cotangents[0] if len(cotangents) == 1 else cotangents
+        seeds = leaves_of(cotangent)
         if len(seeds) != len(outputs):
             raise InvalidUse(
                 f"Expected pytree structure of cotangents to be the same as pytree structure of "
                 f"outputs to the function: {len(outputs)} tensors, not {len(seeds)}"
             )
         with enable_grad():
-            found = gradients(outputs, leaves, seeds)
-        return tuple(rebuilt(chosen, iter(detached(found, leaves))))
+            products = gradients(outputs, leaves, seeds)
+        return tuple(rebuilt(chosen, iter(detached(products, leaves))))
 
     shown = rebuilt(value, iter(detached(outputs, leaves)))
     return (shown, product, unrecorded(aux, leaves)) if has_aux else (shown, product)
@@ -154,14 +154,14 @@ def gradients(
     pairs = [(x, seed) for x, seed in zip(outputs, seeds, strict=True) if x.requires_grad]
     if not pairs or not leaves:
         return [gt.zeros_like(x) for x in leaves]
-    found = gradients_of(
+    results = gradients_of(
         [x for x, _ in pairs],
         leaves,
         [seed for _, seed in pairs],
         create_graph=True,
         materialize_grads=True,
     )
-    return [x for x in found if x is not None]
+    return [x for x in results if x is not None]
 
 
 def fresh(args: tuple[Tree, ...], argnums: Places) -> tuple[tuple[Tree, ...], Tree]:
@@ -217,7 +217,7 @@ def rebuilt(tree: Tree, items: Any) -> Tree:  # noqa: ANN401 - an iterator over 
 
 def detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
     """Results without their history if it leads only to the inputs made here."""
-    made = {_accumulation(x) for x in leaves if x.is_leaf}
+    nodes = {_accumulation(x) for x in leaves if x.is_leaf}
     roots = [x.grad_fn for x in results if x.grad_fn is not None]
     seen: set[GradFn] = set()
     while roots:
@@ -229,7 +229,7 @@ def detached(results: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor
             if following is None:
                 continue
             if following.name() == "torch::autograd::AccumulateGrad":
-                if following not in made:
+                if following not in nodes:
                     return list(results)
             else:
                 roots.append(following)
@@ -248,8 +248,8 @@ def unrecorded(aux: Tree, leaves: Sequence[Tensor]) -> Tree:
 def _accumulation(leaf: Tensor) -> GradFn | None:
     """The node where a leaf's gradient accumulates."""
     with enable_grad():
-        made = leaf.view_as(leaf).grad_fn
-    return None if made is None else made.next_functions[0][0]
+        node = leaf.view_as(leaf).grad_fn
+    return None if node is None else node.next_functions[0][0]
 
 
 def _check_scalar(name: str, value: object) -> None:

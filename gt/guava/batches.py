@@ -111,8 +111,8 @@ def _joined(trees: Sequence[Tree]) -> Tree:
 
 def _leaf(value: Leaf) -> np.ndarray[Any, Any]:
     """The numbers of a tensor on the client."""
-    given = value.detach() if hasattr(value, "detach") else value
-    array = given.numpy() if hasattr(given, "numpy") else np.asarray(given)
+    tensor = value.detach() if hasattr(value, "detach") else value
+    array = tensor.numpy() if hasattr(tensor, "numpy") else np.asarray(tensor)
     if array.dtype == object or array.dtype.kind in "USMm" or not array.ndim:
         raise InvalidType(
             f"a batch holds {type(value).__name__}, and a model takes tensors whose first "

@@ -168,9 +168,9 @@ def resumed(loader: Iterable[Any], count: int, begin: Mapping[str, Any]) -> Iter
 
 def _moments(optimizer: Value, value: Value) -> list[Value]:
     """Optimizer state of a parameter that has its shape, so that both have one layout."""
-    kept = optimizer.state[value].values() if value in optimizer.state else ()
+    entries = optimizer.state[value].values() if value in optimizer.state else ()
     return [
-        one for one in kept if getattr(one, "shape", None) == value.shape
+        one for one in entries if getattr(one, "shape", None) == value.shape
         and one.device.type == value.device.type
     ]  # fmt: skip
 

@@ -206,14 +206,14 @@ class Orchestrator:
             lambda leaf: library.enter(gt.as_tensor(leaf)), lambda leaf: leaf
         ).inputs
         costs = stages.measured(model, lambda: prediction(model, inputs))
-        made = stages.stages_of(model, costs, count)
-        for number, stage in enumerate(made):
+        parts = stages.stages_of(model, costs, count)
+        for number, stage in enumerate(parts):
             first, last = stage.paths[0], stage.paths[-1]
             console.say(
                 f"stage {number}: {stage.share:.0%} of the measured cost, "
                 f"{first if first == last else f'{first} to {last}'}"
             )
-        return made
+        return parts
 
     def _optimizer(self, optimizer: Value | None) -> Value:
         """The optimizer that was passed, that of an earlier call, or AdamW."""

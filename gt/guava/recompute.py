@@ -55,7 +55,7 @@ def _blocks(path: str, module: Model) -> list[tuple[str, Model]]:
     is_list = type(module).__name__ in {"ModuleList", "Sequential"}
     classes = [type(one) for _, one in children if any(True for _ in one.children())]
     alike = {one for one in classes if classes.count(one) >= BLOCKS_MIN} if is_list else set()
-    found: list[tuple[str, Model]] = []
+    blocks: list[tuple[str, Model]] = []
     for inner, child in children:
-        found += [(inner, child)] if type(child) in alike else _blocks(inner, child)
-    return found
+        blocks += [(inner, child)] if type(child) in alike else _blocks(inner, child)
+    return blocks

@@ -116,11 +116,11 @@ def around(module: Model, before: Callable[[], None], after: Callable[[], None])
 def _units(model: Model, costs: Mapping[str, float], count: int) -> list[str]:
     """Modules that stages consist of, as large as possible, in the order of calls."""
     modules, order = dict(model.named_modules()), {path: place for place, path in enumerate(costs)}
-    units, kept = [""], set[str]()
+    units, leaves = [""], set[str]()
     limit = costs.get("", 0.0) / count
     while True:
         too_large = [path for path in units if costs[path] > limit or len(units) < count]
-        open_ones = [path for path in too_large if path not in kept]
+        open_ones = [path for path in too_large if path not in leaves]
         if not open_ones:
             return sorted(units, key=lambda path: order[path])
         dearest = max(open_ones, key=lambda path: costs[path])
@@ -128,16 +128,16 @@ def _units(model: Model, costs: Mapping[str, float], count: int) -> list[str]:
         if inside:
             units = [path for path in units if path != dearest] + inside
         else:
-            kept.add(dearest)
+            leaves.add(dearest)
 
 
 def _called_inside(path: str, module: Model, costs: Mapping[str, float]) -> list[str]:
     """The nearest descendants of a module that are called; lists of modules are not."""
-    found: list[str] = []
+    paths: list[str] = []
     for name, child in module.named_children():
         inner = f"{path}.{name}" if path else name
-        found += [inner] if inner in costs else _called_inside(inner, child, costs)
-    return found
+        paths += [inner] if inner in costs else _called_inside(inner, child, costs)
+    return paths
 
 
 def _ends(costs: Sequence[float], count: int) -> list[int]:

@@ -48,10 +48,10 @@ POSITIONS = re.compile(r"(^|.*[._])(wpe|pos\w*|embed_positions|token_type\w*|\w+
 
 def cuts(model: Model) -> dict[str, Cut]:
     """The parameters that a tensor-parallel group shares, by path."""
-    made = dict(_found(model))
+    rules = dict(_found(model))
     unknown = [
         path for path, parameter in model.named_parameters() if parameter.ndim > 1
-        and path not in made and not POSITIONS.match(path.removesuffix(".weight"))
+        and path not in rules and not POSITIONS.match(path.removesuffix(".weight"))
     ]  # fmt: skip
     if unknown:
         more = f" and {len(unknown) - NAMES_SHOWN} more" * (len(unknown) > NAMES_SHOWN)
@@ -59,7 +59,7 @@ def cuts(model: Model) -> dict[str, Cut]:
             f"whole on each worker, as no tensor-parallel rule knows them: "
             f"{', '.join(unknown[:NAMES_SHOWN])}{more}"
         )
-    return made
+    return rules
 
 
 def _found(model: Model) -> Iterator[tuple[str, Cut]]:

@@ -156,10 +156,10 @@ class Trainer:
         """Loss and number of samples of the step."""
         if self.kept is not None:
             self.kept.begin()
-        made = batches.micro_batches(step, self.split.micro_batches, self.parts)
+        micro_batches = batches.micro_batches(step, self.split.micro_batches, self.parts)
         waiting: list[Value] = []
         total: Value | None = None
-        for micro in made:
+        for micro in micro_batches:
             loss = self._forward(micro)
             total = loss.detach() if total is None else total + loss.detach()
             waiting.append(loss)
@@ -186,10 +186,10 @@ class Trainer:
         if not self.config.use_amp:
             return contextlib.nullcontext()
         module = self.library.module
-        made: contextlib.AbstractContextManager[object] = module.autocast(
+        context: contextlib.AbstractContextManager[object] = module.autocast(
             self.library.device, dtype=module.bfloat16
         )
-        return made
+        return context
 
 
 def prediction(model: Model, inputs: Any) -> Any:  # noqa: ANN401 - what a model takes and gives

@@ -49,8 +49,8 @@ def engine(name: str) -> Engine:
     elif name in (others := added()):
         described = others[name].load()
     else:
-        known = ", ".join([*ENGINES, *others])
-        raise LaunchError(f"--on {name}: expected one of {known}")
+        names = ", ".join([*ENGINES, *others])
+        raise LaunchError(f"--on {name}: expected one of {names}")
     if not isinstance(described, Engine):
         raise LaunchError(f"--on {name}: {GROUP} has {described!r}, which is no gt.launch.Engine")
     return described

@@ -242,8 +242,8 @@ def _settings(words: Sequence[str], described: Engine) -> dict[str, str]:
     for word in words:
         name, sign, value = word.partition("=")
         if name not in settings or not sign:
-            known = ", ".join(settings) or "none"
-            raise LaunchError(f"--set {word}: settings of {described.name} are {known}")
+            names = ", ".join(settings) or "none"
+            raise LaunchError(f"--set {word}: settings of {described.name} are {names}")
         settings[name] = value
     return settings
 

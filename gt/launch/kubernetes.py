@@ -97,11 +97,11 @@ def _jobs(plan: Plan) -> list[Node]:
         "head": _job(plan, 1, _head(plan), "head"),
         "workers": _job(plan, _pods(plan), _worker(plan, head), "workers"),
     }
-    kept: Node = {"ttlSecondsAfterFinished": KEPT_SECONDS}
+    lifetime: Node = {"ttlSecondsAfterFinished": KEPT_SECONDS}
     return [
         _object(plan, "v1", "Service", head, service),
         *(
-            _object(plan, "batch/v1", "Job", f"{plan.name}-{part}", job | kept)
+            _object(plan, "batch/v1", "Job", f"{plan.name}-{part}", job | lifetime)
             for part, job in jobs.items()
         ),
     ]

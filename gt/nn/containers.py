@@ -257,7 +257,7 @@ class ModuleDict(Module):
                 "ModuleDict.update should be called with an iterable of key/value pairs, "
                 f"but got {type(modules).__name__}"
             )
-        known = isinstance(modules, Mapping | ModuleDict)
-        given = OrderedDict(modules.items()) if known else modules  # type: ignore[union-attr]
-        for key, module in pairs_of("ModuleDict", given):
+        is_mapping = isinstance(modules, Mapping | ModuleDict)
+        items = OrderedDict(modules.items()) if is_mapping else modules  # type: ignore[union-attr]
+        for key, module in pairs_of("ModuleDict", items):
             self[key] = module

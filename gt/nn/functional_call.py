@@ -37,22 +37,22 @@ def functional_call(
         KeyError: a name that the module does not have, or with `strict` a missing one.
     """
     dicts = parameter_and_buffer_dicts
-    given: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for one in [dicts] if isinstance(dicts, Mapping) else dicts:
-        given.update(one)
+        tensors.update(one)
     own: dict[str, Any] = dict(module.named_parameters(remove_duplicate=False))
     own.update(module.named_buffers(remove_duplicate=False))
-    unknown = sorted(given.keys() - own.keys())
-    missing = sorted(own.keys() - given.keys()) if strict else []
+    unknown = sorted(tensors.keys() - own.keys())
+    missing = sorted(own.keys() - tensors.keys()) if strict else []
     if unknown or missing:
         raise KeyError(f"unexpected names {unknown}, missing names {missing}")
-    replaced = dict(given)
+    replaced = dict(tensors)
     if tie_weights:
-        by_tensor = {id(own[name]): tensor for name, tensor in given.items()}
+        by_tensor = {id(own[name]): tensor for name, tensor in tensors.items()}
         replaced |= {
             name: by_tensor[id(tensor)] for name, tensor in own.items() if id(tensor) in by_tensor
         }
-        replaced |= given
+        replaced |= tensors
     before = [_replace(module, name, tensor) for name, tensor in replaced.items()]
     try:
         arguments = () if args is None else args if isinstance(args, tuple) else (args,)

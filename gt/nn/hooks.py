@@ -40,8 +40,8 @@ class HookHandle:
         self._table = table
         table[self.id] = function
         if prepend:
-            for known in [key for key in table if key != self.id]:
-                table[known] = table.pop(known)
+            for other in [key for key in table if key != self.id]:
+                table[other] = table.pop(other)
 
     def remove(self) -> None:
         """Remove the hook; a second call does nothing."""

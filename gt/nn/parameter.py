@@ -37,9 +37,9 @@ class Parameter(Tensor):
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
-        known = memo.get(id(self))
-        if isinstance(known, Parameter):
-            return known
+        previous = memo.get(id(self))
+        if isinstance(previous, Parameter):
+            return previous
         copied = type(self)(self.detach().clone(), self.requires_grad)
         memo[id(self)] = copied
         return copied
@@ -68,9 +68,9 @@ class UninitializedParameter(Parameter):
         self.__class__ = Parameter  # type: ignore[assignment]
 
     def __deepcopy__(self, memo: dict[int, object]) -> UninitializedParameter:
-        known = memo.get(id(self))
-        if isinstance(known, UninitializedParameter):
-            return known
+        previous = memo.get(id(self))
+        if isinstance(previous, UninitializedParameter):
+            return previous
         copied = type(self)(self.requires_grad, dtype=self.dtype)
         memo[id(self)] = copied
         return copied
@@ -90,14 +90,14 @@ class Buffer(Tensor):
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
         value = gt.empty(0) if data is None else _writable(data.detach())
         requires_grad = data is not None and data.requires_grad
-        made = super().__new__(cls, value, requires_grad=requires_grad)
-        made.persistent = persistent
-        return made
+        buffer = super().__new__(cls, value, requires_grad=requires_grad)
+        buffer.persistent = persistent
+        return buffer
 
     def __deepcopy__(self, memo: dict[int, object]) -> Buffer:
-        known = memo.get(id(self))
-        if isinstance(known, Buffer):
-            return known
+        previous = memo.get(id(self))
+        if isinstance(previous, Buffer):
+            return previous
         copied = type(self)(memory_copy(self, memo), persistent=self.persistent)
         memo[id(self)] = copied.requires_grad_(self.requires_grad)
         return copied
@@ -127,9 +127,9 @@ class UninitializedBuffer(Tensor):
         self.is_initialized = True
 
     def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
-        known = memo.get(id(self))
-        if isinstance(known, Tensor):
-            return known
+        previous = memo.get(id(self))
+        if isinstance(previous, Tensor):
+            return previous
         waits = not self.is_initialized
         copied = UninitializedBuffer(dtype=self.dtype) if waits else self.detach().clone()
         memo[id(self)] = copied

@@ -58,8 +58,8 @@ class ParameterList(Module):
 
     def extend(self, values: Iterable[Value]) -> ParameterList:
         """Append several values."""
-        given: object = values
-        if not isinstance(given, Iterable) or isinstance(given, Tensor):
+        source: object = values
+        if not isinstance(source, Iterable) or isinstance(source, Tensor):
             raise TypeError(
                 "ParameterList.extend should be called with an iterable, but got "
                 f"{type(values).__name__}"

@@ -74,8 +74,8 @@ def projected_sequence(
 ) -> State:
     """LSTM whose hidden state is the cell's output times `projection` [p, h]."""
     gates = functional.linear(input, weight, _sum(bias, bias_state))
-    given = _like(gates, *state, weight_state, projection)
-    output, cells = call("lstm_projected", (gates, *given, reverse), {})
+    operands = _like(gates, *state, weight_state, projection)
+    output, cells = call("lstm_projected", (gates, *operands, reverse), {})
     return output, cells
 
 

@@ -173,11 +173,11 @@ class Saved(Tree[M]):
                 error_msgs.append(problem)
         self._load_extra_state(state_dict, prefix, missing_keys if strict else [])
         if strict:
-            known = {entry.attribute for entry in entries}
-            known |= {_EXTRA} if self._has_extra_state() else set()
+            names = {entry.attribute for entry in entries}
+            names |= {_EXTRA} if self._has_extra_state() else set()
             for key in state_dict:
                 first, dot, _ = key[len(prefix) :].partition(".")
-                if key.startswith(prefix) and first not in (self._modules if dot else known):
+                if key.startswith(prefix) and first not in (self._modules if dot else names):
                     unexpected_keys.append(key)
 
     def _load_extra_state(

@@ -144,10 +144,10 @@ def activation_named(
     """relu or gelu by name; a function unchanged."""
     if not isinstance(activation, str):
         return activation
-    known: dict[str, Callable[[Tensor], Tensor]] = {
+    functions: dict[str, Callable[[Tensor], Tensor]] = {
         "relu": functional.relu,
         "gelu": functional.gelu,
     }
-    if activation not in known:
+    if activation not in functions:
         raise RuntimeError(f"activation should be relu/gelu, not {activation}")
-    return known[activation]
+    return functions[activation]

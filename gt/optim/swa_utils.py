@@ -144,8 +144,8 @@ class AveragedModel(Module):
                     average.copy_(current.detach())
             elif self.multi_avg_fn is not None:
                 details = [(average.detach(), current.detach()) for average, current in pairs]
-                averaged, given = [a for a, _ in details], [c for _, c in details]
-                self.multi_avg_fn(averaged, given, self.n_averaged)
+                averaged, values = [a for a, _ in details], [c for _, c in details]
+                self.multi_avg_fn(averaged, values, self.n_averaged)
             else:
                 following = self.avg_fn or get_swa_avg_fn()
                 for average, current in pairs:

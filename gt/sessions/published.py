@@ -98,9 +98,9 @@ class Session(Mapping[str, Published]):
         for count in range(len(parts) - 1, 0, -1):
             entry, path = ".".join(parts[:count]), ".".join(parts[count:])
             if entry in names:
-                found = _at(_value(entry, names[entry]), path)
-                if found is not None:
-                    return found[0]
+                result = _at(_value(entry, names[entry]), path)
+                if result is not None:
+                    return result[0]
         raise _unknown(name)
 
     def __setitem__(self, name: str, value: object) -> None:
@@ -131,9 +131,9 @@ def _at(value: Published, path: str) -> tuple[Published] | None:
     for key, part in value.items() if isinstance(value, dict) else ():
         if path == str(key):
             return (part,)
-        found = _at(part, path.removeprefix(f"{key}.")) if path.startswith(f"{key}.") else None
-        if found is not None:
-            return found
+        result = _at(part, path.removeprefix(f"{key}.")) if path.startswith(f"{key}.") else None
+        if result is not None:
+            return result
     return None
 
 
@@ -167,8 +167,8 @@ def sizes() -> dict[str, int]:
 
 
 def _unknown(name: str) -> UnknownName:
-    known = ", ".join(map(repr, _names())) or "nothing"
-    return UnknownName(f"nothing is published as {name!r}; the session holds {known}")
+    names = ", ".join(map(repr, _names())) or "nothing"
+    return UnknownName(f"nothing is published as {name!r}; the session holds {names}")
 
 
 # ---- contents: {"structure": …, "tensors": [[shape, dtype, requires_grad, gradient], …]}, where a

@@ -130,13 +130,13 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """
     if not isinstance(debug_mode, int | str):
         raise InvalidType(f"debug_mode must be str or int, but got {type(debug_mode)}")
-    known = MODES if isinstance(debug_mode, str) else range(len(MODES))
-    if debug_mode not in known:
+    modes = MODES if isinstance(debug_mode, str) else range(len(MODES))
+    if debug_mode not in modes:
         raise InvalidUse(
             "invalid value of debug_mode, expected one of `default`, `warn`, `error`, "
             f"but got {debug_mode}"
         )
-    _switches.mode = list(known).index(debug_mode)
+    _switches.mode = list(modes).index(debug_mode)
 
 
 def get_deterministic_debug_mode() -> int:

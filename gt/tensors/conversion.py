@@ -133,8 +133,8 @@ _KNOWN: dict[Kind, _core.dtype] = {
 
 def common(kinds: set[Kind], otherwise: _core.dtype | None) -> _core.dtype | None:
     """The common dtype of numbers of these kinds; `otherwise` if there is none."""
-    known = _KNOWN | {float: get_default_dtype(), complex: complex_of(get_default_dtype())}
-    dtypes = [known[kind] for kind in kinds if kind in known]
+    dtypes_by_kind = _KNOWN | {float: get_default_dtype(), complex: complex_of(get_default_dtype())}
+    dtypes = [dtypes_by_kind[kind] for kind in kinds if kind in dtypes_by_kind]
     return functools.reduce(promote_types, dtypes) if dtypes else otherwise
 
 
@@ -177,10 +177,10 @@ def large_numbers(data: Data, array: Array, wanted: _core.dtype | None) -> Array
 
 
 def _first_leaf(data: Data) -> object:
-    found: object = data
-    while isinstance(found, (list, tuple)) and found:
-        found = found[0]
-    return found
+    leaf: object = data
+    while isinstance(leaf, (list, tuple)) and leaf:
+        leaf = leaf[0]
+    return leaf
 
 
 def misfit(data: Data) -> Exception:

@@ -61,13 +61,13 @@ def tensor(
         return finish(out if dtype is None else cast(out, dtype), requires_grad)
     if dtype is not None:
         dtype = known_dtype(dtype) or dtype
-    made = None
+    result = None
     if type(data) in _PYTHON and (dtype is None or isinstance(dtype, _core.dtype)):
-        made = _core.from_numbers(data, dtype, requires_grad)
+        result = _core.from_numbers(data, dtype, requires_grad)
     elif dtype is None and not requires_grad:
-        made = _as_it_is(data)
-    if made is not None:
-        return made
+        result = _as_it_is(data)
+    if result is not None:
+        return result
     array, chosen = as_array(data, dtype)
     if dtype is None and requires_grad and array.dtype.kind == "i" and whole_numbers(data):
         chosen = get_default_dtype()
@@ -86,8 +86,8 @@ def from_numpy(ndarray: Array) -> Tensor:
     """A tensor with a copy of `ndarray`, of its dtype."""
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"expected np.ndarray (got {type(ndarray).__name__})")
-    made = _as_it_is(ndarray)
-    return from_array(ndarray, None, False) if made is None else made
+    result = _as_it_is(ndarray)
+    return from_array(ndarray, None, False) if result is None else result
 
 
 def _as_it_is(data: object) -> Tensor | None:
@@ -459,7 +459,7 @@ def new_tensor(
 
 
 def is_tensor(obj: object) -> bool:
-    """Whether `obj` is a tensor."""
+    """True if `obj` is a tensor."""
     return isinstance(obj, Tensor)
 
 

@@ -1,4 +1,4 @@
-"""What is known of element types without a tensor: promotion, limits, the default."""
+"""Facts about element types that need no tensor: promotion, limits, the default dtype."""
 
 from typing import TypeAlias
 
@@ -82,7 +82,7 @@ def promote_types(type1: _core.dtype, type2: _core.dtype) -> _core.dtype:
 
 
 def can_cast(from_: _core.dtype, to: _core.dtype) -> bool:
-    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    """True if a result of dtype `from_` may be written into a tensor of dtype `to`."""
     return category(from_) <= category(to)
 
 
@@ -98,7 +98,7 @@ def result_type(tensor: Tensor | Number | complex, other: Tensor | Number | comp
 
 
 def common_type(*operands: Tensor | Number | complex) -> _core.dtype:
-    """The same of any number of operands."""
+    """The dtype of an operation on any number of operands, as `result_type` of two."""
     ranked: list[list[_core.dtype]] = [[], [], []]
     for x in operands:
         if isinstance(x, Tensor):
@@ -130,10 +130,10 @@ class finfo:  # noqa: N801  (PyTorch's name)
             self.bits, self.eps = 16, BFLOAT16["eps"]
             self.tiny, self.max, self.resolution = BFLOAT16["tiny"], BFLOAT16["max"], 0.01
         else:
-            known = np.finfo(NUMPY[repr(dtype)])
-            self.bits, self.eps = int(known.bits), float(known.eps)
-            self.tiny, self.max = float(known.tiny), float(known.max)
-            self.resolution = float(f"1e-{known.precision}")
+            limits = np.finfo(NUMPY[repr(dtype)])
+            self.bits, self.eps = int(limits.bits), float(limits.eps)
+            self.tiny, self.max = float(limits.tiny), float(limits.max)
+            self.resolution = float(f"1e-{limits.precision}")
         self.min, self.smallest_normal = -self.max, self.tiny
 
     def __repr__(self) -> str:
@@ -150,9 +150,9 @@ class iinfo:  # noqa: N801  (PyTorch's name)
     def __init__(self, type: _core.dtype) -> None:
         if category(type) != 1:
             raise InvalidType(f"iinfo requires an integer input type, not {type!r}")
-        known = np.iinfo(NUMPY[repr(type)])
+        limits = np.iinfo(NUMPY[repr(type)])
         self.dtype = repr(type).removeprefix("gt.")
-        self.bits, self.min, self.max = int(known.bits), int(known.min), int(known.max)
+        self.bits, self.min, self.max = int(limits.bits), int(limits.min), int(limits.max)
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
@@ -195,8 +195,8 @@ def check_layout(layout: object, function: str) -> None:
         return
     kind = type(layout).__name__
     if kind != "layout" and layout not in _LAYOUTS:
-        found = "torch.memory_format" if isinstance(layout, Layout) else kind
-        raise InvalidType(f"{function}(): argument 'layout' must be torch.layout, not {found}")
+        type_name = "torch.memory_format" if isinstance(layout, Layout) else kind
+        raise InvalidType(f"{function}(): argument 'layout' must be torch.layout, not {type_name}")
     name = str(layout).partition(".")[2]
     if name != strided.name:
         raise NotSupported(

@@ -40,15 +40,15 @@ class _Allowed(pickle.Unpickler):
         self.allowed = allowed
 
     def find_class(self, module: str, name: str) -> object:
-        found = super().find_class(module, name)
-        home = getattr(found, "__module__", None)
-        is_of_layers = isinstance(found, type | types.FunctionType) and str(home).startswith(
+        value = super().find_class(module, name)
+        home = getattr(value, "__module__", None)
+        is_of_layers = isinstance(value, type | types.FunctionType) and str(home).startswith(
             "gt.nn."
         )
-        if is_of_layers or isinstance(found, dtype) or any(found is x for x in self._plain()):
-            return found
-        if any(found is x for x in self.allowed):
-            return found
+        if is_of_layers or isinstance(value, dtype) or any(value is x for x in self._plain()):
+            return value
+        if any(value is x for x in self.allowed):
+            return value
         raise InvalidUse(
             f"load: the file names {module}.{name}, which weights_only does not allow; where you "
             f"trust it: torch.serialization.add_safe_globals([{name}])"

@@ -21,8 +21,8 @@ class Size(tuple[int, ...]):
     @overload
     def __getitem__(self, index: slice) -> "Size": ...
     def __getitem__(self, index: SupportsIndex | slice) -> "int | Size":
-        found = super().__getitem__(index)
-        return Size(found) if isinstance(found, tuple) else found
+        item = super().__getitem__(index)
+        return Size(item) if isinstance(item, tuple) else item
 
     def __add__(self, other: tuple[int, ...]) -> "Size":  # type: ignore[override]
         return Size(tuple(self) + tuple(other))

@@ -126,13 +126,13 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> object:
         home = module.partition(".")[0]
-        found = PLAIN.get(module, {}).get(name)
+        value = PLAIN.get(module, {}).get(name)
         if module == "torch._utils":
-            found = TENSORS.get(name)
+            value = TENSORS.get(name)
         elif home == "torch":
-            found = STORAGES.get(name) or _named(name)
-        if found is not None:
-            return found
+            value = STORAGES.get(name) or _named(name)
+        if value is not None:
+            return value
         for entry in self.reading.allowed:
             names = (getattr(entry, "__module__", ""), getattr(entry, "__qualname__", ""))
             if names == (module, name):
@@ -152,6 +152,6 @@ class _Reader(pickle.Unpickler):
 
 def _named(name: str) -> object:
     """A dtype, or a function that describes tensors."""
-    found = getattr(gt, name, None)
-    is_plain = isinstance(found, gt.dtype) or found in (gt.Size, gt.device)
-    return found if is_plain else None
+    value = getattr(gt, name, None)
+    is_plain = isinstance(value, gt.dtype) or value in (gt.Size, gt.device)
+    return value if is_plain else None

@@ -26,13 +26,13 @@ def executions(log: str) -> list[Execution]:
     Args:
         log: path of the log; worker 3's record has the suffix `.worker3`.
     """
-    found = []
+    records = []
     for path in sorted(glob.glob(f"{glob.escape(log)}.worker*")):  # noqa: PTH207 - any path
         if match := NAME.search(path):
             with open(path, encoding="utf-8") as lines:  # noqa: PTH123 - any path
                 parts = filter(None, map(LINE.fullmatch, lines))
-                found += [_execution(int(match[1]), *part.groups()) for part in parts]
-    return found
+                records += [_execution(int(match[1]), *part.groups()) for part in parts]
+    return records
 
 
 def _execution(

@@ -101,8 +101,8 @@ def attach(address: str | None, name: str) -> int:
     finally:
         gt.disconnect()
     if name not in own:
-        known = f"there are {', '.join(own)}" if own else "no session has a name"
-        raise InvalidValue(f"there is no session {name!r} at {where}; {known}")
+        hint = f"there are {', '.join(own)}" if own else "no session has a name"
+        raise InvalidValue(f"there is no session {name!r} at {where}; {hint}")
     gt.connect(where, session=name)
     try:
         for entry, held in published.sizes().items():

@@ -138,10 +138,10 @@ def _uploaded(function: Function, *args: Any, **kwargs: Any) -> torch.Tensor:  #
     """A tensor that the program makes from host memory, uploaded; GT and PyTorch themselves mean
     the host.
     """
-    made: torch.Tensor = function(*args, **kwargs)
+    result: torch.Tensor = function(*args, **kwargs)
     caller = str(sys._getframe(2).f_globals.get("__name__"))  # noqa: SLF001 - behind `around`
     is_program = caller.partition(".")[0] not in {"gt", "torch"}
-    return made.to(DEVICE_TYPE) if is_program and not _state.on_host else made
+    return result.to(DEVICE_TYPE) if is_program and not _state.on_host else result
 
 
 def _parameter(

@@ -88,8 +88,8 @@ def composed_gradients(
         q, k, v, attn_bias, 0.0, is_causal, scale=scale
     )
     wanted = [x for x, is_wanted in zip((q, k, v), grad_input_mask, strict=False) if is_wanted]
-    found = iter(torch.autograd.grad(output, wanted, grad_out, create_graph=True))
-    return *[next(found) if is_wanted else None for is_wanted in grad_input_mask[:3]], None
+    results = iter(torch.autograd.grad(output, wanted, grad_out, create_graph=True))
+    return *[next(results) if is_wanted else None for is_wanted in grad_input_mask[:3]], None
 
 
 def _for_heads(x: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
@@ -183,8 +183,8 @@ def _fused_backward(
         while len(_kept) >= _KEPT_MAX:
             del _kept[next(iter(_kept))]
         _kept[place] = instruction
-    found = instruction(*tensors, grad_out, None, out, logsumexp)
-    each = iter([found] if isinstance(found, Tensor) else found)
+    results = instruction(*tensors, grad_out, None, out, logsumexp)
+    each = iter([results] if isinstance(results, Tensor) else results)
     return *[next(each) if is_wanted else None for is_wanted in grad_input_mask[:3]], None
 
 

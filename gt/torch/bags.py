@@ -75,9 +75,9 @@ def dense_backward(
 ) -> Tensor:
     """The gradient of the table."""
     if mode == _MAX:
-        given = gt.where((bag_size > 0).unsqueeze(-1), grad, 0.0)
+        source = gt.where((bag_size > 0).unsqueeze(-1), grad, 0.0)
         blank = gt.zeros(num_weights, grad.shape[1], dtype=grad.dtype)
-        return blank.scatter_add(0, maximum_indices.long(), given)
+        return blank.scatter_add(0, maximum_indices.long(), source)
     rows = grad[offset2bag]  # [n, d]
     if mode == 1:
         rows = rows / bag_size[offset2bag].to(rows.dtype).unsqueeze(-1)
@@ -119,8 +119,8 @@ def weights_backward(
         raise NotSupported(
             "embedding_bag_backward: per_sample_weights only supported for mode='sum'"
         )
-    found = (grad[offset2bag] * weight[indices]).sum(-1)
-    return found if padding_idx < 0 else found.masked_fill(indices == padding_idx, 0.0)
+    gradient = (grad[offset2bag] * weight[indices]).sum(-1)
+    return gradient if padding_idx < 0 else gradient.masked_fill(indices == padding_idx, 0.0)
 
 
 WHOLE: dict[str, Callable[..., object]] = {"_embedding_bag_backward": backward}

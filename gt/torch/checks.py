@@ -46,14 +46,14 @@ def assert_tensor_metadata(args: Sequence[object], kwargs: Mapping[str, object])
         RuntimeError: the metadata differ.
     """
     names = ("a", "size", "stride", "dtype")
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    tensor = given.pop("a")
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    tensor = arguments.pop("a")
     assert isinstance(tensor, MuxTensor)
-    device = given.pop("device", None)
+    device = arguments.pop("device", None)
     if device is not None and torch.device(str(device)).type != tensor.device.type:
         raise RuntimeError(f"Tensor device mismatch! Expected: {device}, Got: {tensor.device}")
     like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-    torch.ops.aten._assert_tensor_metadata(like, **given)  # noqa: SLF001 - nothing public does it
+    torch.ops.aten._assert_tensor_metadata(like, **arguments)  # noqa: SLF001 - nothing public does it
 
 
 def masked_softmax(

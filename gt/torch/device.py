@@ -48,14 +48,16 @@ _libraries: list[torch.library.Library] = []
 
 
 class Module:
-    """What PyTorch asks of `torch.mux`, and programs of `torch.cuda`: the cluster is one device."""
+    """Attributes that PyTorch asks of `torch.mux`, and programs of `torch.cuda`: the cluster is one
+    device.
+    """
 
     def is_available(self) -> bool:
         """True: workers start at the first operator."""
         return True
 
     def is_initialized(self) -> bool:
-        """Whether a session has begun."""
+        """True if a session has begun."""
         return _core.is_connected()
 
     def init(self) -> None:
@@ -108,7 +110,7 @@ class Module:
         gt.set_rng_state(gt.from_torch(new_state))
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        """What an autocast may compute in; an autocast that is made asks."""
+        """Dtypes that an autocast may compute in; a new autocast asks for them."""
         autocasting.register()
         return [torch.bfloat16, torch.float16]
 
@@ -203,8 +205,8 @@ def _below(operator: Any, *args: object, **kwargs: object) -> object:  # noqa: A
 
 
 def _from_host(operator: Any, *args: object, **kwargs: object) -> torch.Tensor:  # noqa: ANN401
-    made: torch.Tensor = operator(*args, **{**kwargs, "device": "cpu", "pin_memory": False})
-    return elsewhere.upload(made)
+    host_tensor: torch.Tensor = operator(*args, **{**kwargs, "device": "cpu", "pin_memory": False})
+    return elsewhere.upload(host_tensor)
 
 
 def _empty(size: list[int], *, dtype: torch.dtype | None = None, **_: object) -> torch.Tensor:

@@ -42,11 +42,11 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
         passes.enter_thread()
     if scopes:
         backward_scopes.look(args, kwargs)
-    found = _runs.get(id(operator))
+    function = _runs.get(id(operator))
     try:
-        if found is None:
-            found = _kept(operator)
-        return found(args, kwargs or {})
+        if function is None:
+            function = _kept(operator)
+        return function(args, kwargs or {})
     except Exception as error:
         if passes.is_running():
             return passes.wait(error)
@@ -56,8 +56,8 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
 def _kept(operator: Overload) -> Run:
     """The function that runs an overload, found once and kept."""
     _overloads.append(operator)
-    found = _runs[id(operator)] = _of_strided(operator, _found(operator))
-    return found
+    function = _runs[id(operator)] = _of_strided(operator, _found(operator))
+    return function
 
 
 def _of_strided(operator: Overload, run: Run) -> Run:
@@ -86,12 +86,12 @@ def _found(operator: Overload) -> Run:
     arguments = operator._schema.arguments  # noqa: SLF001 - PyTorch's only way to ask
     written = [x for x in arguments if x.alias_info is not None and x.alias_info.is_write]
     if written:
-        found = writes.found(operator, written)
+        function = writes.found(operator, written)
     elif any(x.alias_info is not None for x in arguments):
-        found = views.found(operator)
+        function = views.found(operator)
     else:
-        found = _of_function(operator)
-    return found or _composed(operator)
+        function = _of_function(operator)
+    return function or _composed(operator)
 
 
 def _of_function(operator: Overload) -> Run | None:

@@ -31,9 +31,9 @@ def dtype_of(dtype: torch.dtype | None) -> _core.dtype:
     """
     if dtype is None:
         dtype = torch.get_default_dtype()
-    found = DTYPES.get(dtype)
-    if found is None:
+    gt_dtype = DTYPES.get(dtype)
+    if gt_dtype is None:
         raise NotImplementedError(
             f"{dtype} is no dtype of the device {DEVICE_TYPE}: keep it on cpu"
         )
-    return found
+    return gt_dtype

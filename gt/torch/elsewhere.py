@@ -34,8 +34,8 @@ def created(
 
 
 def _like(x: MuxTensor, device: object) -> torch.Tensor:
-    made: torch.Tensor = torch.empty(x.shape, dtype=x.dtype, device=device)  # type: ignore[call-overload]
-    return made
+    result: torch.Tensor = torch.empty(x.shape, dtype=x.dtype, device=device)  # type: ignore[call-overload]
+    return result
 
 
 def to_copy(args: Sequence[object], kwargs: Mapping[str, object]) -> torch.Tensor:

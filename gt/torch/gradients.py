@@ -40,13 +40,13 @@ def product(
         wanted: True for each of its first tensors whose gradient is wanted.
     """
     bound = distinct(bound)
-    given = [x for x in bound if isinstance(x, Tensor)]
-    chosen = [x for x, is_wanted in zip(given, wanted, strict=False) if is_wanted]
+    tensors = [x for x in bound if isinstance(x, Tensor)]
+    chosen = [x for x, is_wanted in zip(tensors, wanted, strict=False) if is_wanted]
     if not chosen:
         return (None,) * len(wanted)
     instruction, operands = prepared(schema, bound, chosen, described(gradient))
-    found = instruction(*operands, gradient)
-    gradients = iter([found] if isinstance(found, Tensor) else found)
+    results = instruction(*operands, gradient)
+    gradients = iter([results] if isinstance(results, Tensor) else results)
     return tuple(next(gradients) if is_wanted else None for is_wanted in wanted)
 
 
@@ -112,16 +112,19 @@ def _cuts(
     A letter has a dimension of each operand and of each result, `counts` in number: cut dimensions
     stay cut, and the gradient of a whole operand is the sum of the members' gradients.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     operands, results = counts
     for start in range(0, len(forward), operands + results):
         letter = forward[start : start + operands + results]
-        given, made = letter[:operands], letter[operands:]
-        if _WHOLE in made:  # its gradient would count once for each member
+        operand_dims, result_dims = letter[:operands], letter[operands:]
+        if _WHOLE in result_dims:  # its gradient would count once for each member
             continue
-        found += [max(dim, _WHOLE) for dim in (*letter, *[made[at] for at in saved])]
-        found += [{_WHOLE: _ADDED, _FIRST: _WHOLE}.get(given[at], given[at]) for at in places]
-    return found
+        numbers += [max(dim, _WHOLE) for dim in (*letter, *[result_dims[at] for at in saved])]
+        numbers += [
+            {_WHOLE: _ADDED, _FIRST: _WHOLE}.get(operand_dims[at], operand_dims[at])
+            for at in places
+        ]
+    return numbers
 
 
 def found(operator: Any) -> Callable[..., object] | None:  # noqa: ANN401 - it has no public type
@@ -230,9 +233,9 @@ def _adaptive_avg_pool3d_backward(grad_output: Tensor, self: Tensor) -> Tensor:
 def _pooled(name: str, gradient: Tensor, self: Tensor, dimensions: int) -> Tensor:
     (forward,) = schemas.of(name)
     sizes = list(gradient.shape[-dimensions:])
-    (found,) = product(forward, (self, sizes), gradient, (True,))
-    assert found is not None
-    return found
+    (result,) = product(forward, (self, sizes), gradient, (True,))
+    assert result is not None
+    return result
 
 
 def _to_places(gradient: Tensor, self: Tensor, indices: Tensor, dimensions: int) -> Tensor:
@@ -257,17 +260,17 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
     """The gradient of `x1`."""
     del cdist
     (forward,) = schemas.of("cdist")
-    (found,) = product(forward, (x1, x2, p, None), grad, (True,))
-    assert found is not None
-    return found
+    (result,) = product(forward, (x1, x2, p, None), grad, (True,))
+    assert result is not None
+    return result
 
 
 def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
     del pdist
     (forward,) = schemas.of("_pdist_forward")
-    (found,) = product(forward, (self, p), grad, (True,))
-    assert found is not None
-    return found
+    (result,) = product(forward, (self, p), grad, (True,))
+    assert result is not None
+    return result
 
 
 def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -244,7 +244,9 @@ def _row(name: str) -> Callable[..., object]:
 
 
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, ...]:
-    """What is left of the input, scaled, and which elements are."""
+    """The input with elements dropped and the rest scaled, and the mask of elements that are
+    kept.
+    """
     if train is False:
         return input.clone(), gt.ones_like(input, dtype=_core.bool)
     seed, draw = _core.next_draw()

@@ -52,11 +52,11 @@ def made(
     args: tuple[object, ...],
     kwargs: dict[str, object],
 ) -> torch.Tensor:
-    """What a type of PyTorch's makes, uploaded unless the program prepares data on the host."""
+    """The tensor of a type of PyTorch's, uploaded unless the program prepares data on the host."""
     kwargs.pop("device", None)
     with torch._C.DisableTorchFunction():  # noqa: SLF001 - a mode would say that all is on the device
-        made = kind(*[x.cpu() if isinstance(x, MuxTensor) else x for x in args], **kwargs)
-    return made if is_on_host else made.to(DEVICE_TYPE)
+        tensor = kind(*[x.cpu() if isinstance(x, MuxTensor) else x for x in args], **kwargs)
+    return tensor if is_on_host else tensor.to(DEVICE_TYPE)
 
 
 def dtype_of(kind: object) -> object:
@@ -90,7 +90,8 @@ def install(is_on_host: Callable[[], bool]) -> None:
                 setattr(module, name, stand_in)
     create = torch.Tensor.__new__
 
-    # Of any signature: PyTorch's compiler, which optimizers load, compares it with its own.
+    # `new` accepts any signature: PyTorch's compiler, which optimizers load, compares it with its
+    # own.
     def new(*words: Any, **kwargs: object) -> torch.Tensor:  # noqa: ANN401 - a class, and the rest
         kind, *args = words
         if kind is not torch.Tensor:

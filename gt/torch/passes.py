@@ -69,8 +69,8 @@ def _raising(run: Callable[..., Any]) -> Callable[..., Any]:
             with backward_scopes.of_pass():
                 return run(*args, **kwargs)
         except BaseException:
-            kept = _core.ErrorKeeper.take()
-            error = _waiting.pop(threading.get_ident(), None) or kept
+            kept_error = _core.ErrorKeeper.take()
+            error = _waiting.pop(threading.get_ident(), None) or kept_error
             if error is None:
                 raise
         raise error

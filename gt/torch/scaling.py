@@ -37,9 +37,9 @@ def update_scale_(
     grows = steps == growth_interval
     grown = self * scale_growth_factor
     grown = gt.where(grown.isfinite(), grown, self)
-    kept = gt.where(grows, grown, self)
+    next_scale = gt.where(grows, grown, self)
     growth_tracker.copy_(gt.where(is_found | grows, gt.zeros_like(steps), steps))
-    self.copy_(gt.where(is_found, self * scale_backoff_factor, kept))
+    self.copy_(gt.where(is_found, self * scale_backoff_factor, next_scale))
 
 
 def _others(x: Tensor, dim: int) -> tuple[int, ...]:

@@ -231,9 +231,9 @@ def _of_both(first: SparseTensor, second: SparseTensor) -> SparseTensor:
     places = first._places()  # noqa: SLF001 - of this package
     is_there = gt.zeros(first._places_end(), dtype=_core.bool)  # noqa: SLF001
     is_there[second._places()] = True  # noqa: SLF001
-    kept = is_there[places].nonzero().flatten()
+    common = is_there[places].nonzero().flatten()
     product = first.mul(second.to_dense())
-    columns, values = first._indices()[:, kept], product._values()[kept]  # noqa: SLF001
+    columns, values = first._indices()[:, common], product._values()[common]  # noqa: SLF001
     return SparseTensor(columns, values, first.shape, is_coalesced=True)
 
 

@@ -47,10 +47,10 @@ class SparseMuxTensor(MuxTensor):
         kwargs.setdefault("device", self.device)
         if not args or isinstance(args[0], int):
             args = (args or (0,),)
-        made: torch.Tensor = torch.sparse_coo_tensor(
+        result: torch.Tensor = torch.sparse_coo_tensor(
             *args, dtype=self.dtype, check_invariants=False, **kwargs
         )
-        return made
+        return result
 
     def tolist(self) -> Any:  # noqa: ANN401 - as PyTorch's error says
         """Raises, as for every sparse tensor."""
@@ -68,7 +68,7 @@ class SparseMuxTensor(MuxTensor):
         return copied
 
     def __reduce_ex__(self, protocol: object) -> tuple[Callable[..., object], tuple[object, ...]]:
-        """As a copy on the host; loading asks where it is to be (`map_location`)."""
+        """Pickles a copy on the host; loading asks for its device (`map_location`)."""
         parts = (self._indices(), self._values(), self.size(), self.is_coalesced())
         return torch._utils._rebuild_sparse_tensor, (self.layout, parts)  # noqa: SLF001
 
@@ -96,11 +96,11 @@ def on_host(tensor: SparseMuxTensor) -> torch.Tensor:
     """A copy on the host."""
     entries = tensor.entries
     with torch.utils._python_dispatch._disable_current_modes():  # noqa: SLF001 - `gt run` has one
-        made: torch.Tensor = torch.sparse_coo_tensor(
+        result: torch.Tensor = torch.sparse_coo_tensor(
             interop.to_torch(entries._indices()),  # noqa: SLF001 - PyTorch's names
             interop.to_torch(entries._values()),  # noqa: SLF001
             tuple(entries.shape),
             is_coalesced=entries.is_coalesced(),
             check_invariants=False,
         )
-    return made
+    return result

@@ -151,10 +151,10 @@ def _fused_adam(
 
 def _steps_of(tensors: Tensors) -> list[int]:
     """The numbers in tensors of one element."""
-    known = [_known.get(x) for x in tensors]
-    pairs = zip(tensors, known, strict=True)
+    entries = [_known.get(x) for x in tensors]
+    pairs = zip(tensors, entries, strict=True)
     if all(entry is not None and entry[1] == x._version for x, entry in pairs):  # noqa: SLF001
-        return [entry[0] for entry in known]
+        return [entry[0] for entry in entries]
     return [int(number) for number in _read(tensors)]
 
 
@@ -182,9 +182,9 @@ def _sgd(
     before = momentum_buffer_list or [None] * len(params)  # there are none without momentum
     if any(x.dtype != p.dtype for x, p in zip(before, params, strict=True) if x is not None):
         return False
-    found = _sgd_step(params, grads, before, options)
+    results = _sgd_step(params, grads, before, options)
     for place, x in enumerate(momentum_buffer_list):
-        buffer = found[place]
+        buffer = results[place]
         if x is None and buffer is not None:
             momentum_buffer_list[place] = of_value(buffer)
     _written(params, buffers)
@@ -209,8 +209,8 @@ def _sgd_step(
 
 def _unscaled(grads: Tensors, options: Mapping[str, Any]) -> bool:
     """Divides the gradients by a scaler's factor; True if none is infinite."""
-    found, scale = options.get("found_inf"), options.get("grad_scale")
-    if found is not None and float(found):
+    found_inf, scale = options.get("found_inf"), options.get("grad_scale")
+    if found_inf is not None and float(found_inf):
         return False
     if scale is not None:
         for grad in grads:
@@ -240,8 +240,8 @@ def _sgd_operator(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     before: Tensors = buffers or [None] * len(params)
     if kwargs["is_first_step"]:
         before = [None] * len(params)
-    found = _sgd_step(params, grads, before, kwargs)
-    for x, buffer in zip(buffers, found, strict=False):
+    results = _sgd_step(params, grads, before, kwargs)
+    for x, buffer in zip(buffers, results, strict=False):
         if kwargs["is_first_step"]:
             x.value.copy_(buffer)
     _written(params, buffers)

@@ -34,7 +34,7 @@ class MuxTensor(torch.Tensor):
     # Runs an operator; `install` sets it, for it is made of this class.
     run: ClassVar[Dispatch]
     home: ClassVar[torch.device]
-    # Where a saved tensor says that it is, unless on `mux`.
+    # Device that a saved tensor names; None for `mux`.
     saved_device: ClassVar[str | None] = None
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment] # noqa: SLF001
@@ -56,12 +56,12 @@ class MuxTensor(torch.Tensor):
         return [], None
 
     def __coerce_same_metadata_as_tangent__(self, *_: object) -> torch.Tensor:
-        """As it is: a compiled backward pass was traced with plain tensors of the device."""
+        """Returns itself: a compiled backward pass was traced with plain tensors of the device."""
         return self
 
     @property
     def data(self) -> torch.Tensor:
-        """The same memory without autograd's knowledge: no backward pass minds writes to it."""
+        """A tensor of this memory unknown to autograd: no backward pass minds writes to it."""
         shown: torch.Tensor = _data.__get__(self)
         return shown
 
@@ -72,7 +72,7 @@ class MuxTensor(torch.Tensor):
             self.value = source.value
 
     def data_ptr(self) -> int:
-        """What stands for the address of the first element: different for different memory."""
+        """A number in place of the first element's address: different for different memory."""
         return _core.memory_address(self.value) + self.value.storage_offset() * self.itemsize
 
     def untyped_storage(self) -> torch.UntypedStorage:
@@ -108,7 +108,7 @@ class MuxTensor(torch.Tensor):
         return new
 
     def __reduce_ex__(self, protocol: object) -> tuple[Callable[..., object], tuple[object, ...]]:
-        """As a copy on the host; loading asks where it is to be (`map_location`)."""
+        """Pickles a copy on the host; loading asks for its device (`map_location`)."""
         if self._is_parameter:
             rebuild = torch._utils._rebuild_parameter  # noqa: SLF001 - as Parameter itself
             return rebuild, (self.detach(), self.requires_grad, OrderedDict())

@@ -119,8 +119,8 @@ def functional_of(operator: Overload) -> Overload | None:
         arguments = candidate._schema.arguments  # noqa: SLF001
         if any(x.alias_info is not None and x.alias_info.is_write for x in arguments):
             continue
-        given = [(x.name, str(x.type)) for x in arguments if x.name not in operands.PLACES]
-        if [x for x in given if x in wanted] == wanted and len(given) <= len(wanted) + 1:
+        formals = [(x.name, str(x.type)) for x in arguments if x.name not in operands.PLACES]
+        if [x for x in formals if x in wanted] == wanted and len(formals) <= len(wanted) + 1:
             return candidate
     return None
 
@@ -139,8 +139,8 @@ def _into_out(operator: Overload, written: Sequence[Any]) -> Run | None:
 
     def run(args: Sequence[object], kwargs: Named) -> object:
         targets = [kwargs[word] for word in names]
-        given = {word: value for word, value in kwargs.items() if word not in names}
-        options = operands.words(given)
+        arguments = {word: value for word, value in kwargs.items() if word not in names}
+        options = operands.words(arguments)
         if is_made:
             options["dtype"] = targets[0].value.dtype  # type: ignore[attr-defined]
         result = function(*[operands.operand(x) for x in args], **options)

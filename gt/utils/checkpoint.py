@@ -315,14 +315,14 @@ class _Run:
 
         def pack(tensor: Tensor) -> Tensor:
             nonlocal count
-            kept = tensor.detach()
+            value = tensor.detach()
             if count < len(self._places) and (place := self._places[count]()) is not None:
                 self._compare(count, place.description, tensor)
-                place.tensor = kept
+                place.tensor = value
             count += 1
             if self._options.stops_early and count == len(self._places):
                 raise _Stop
-            return kept
+            return value
 
         assert self.arguments is not None, "set before the function ran"
         args = self.arguments.given(self.arguments.saved_tensors)  # type: ignore[attr-defined]
@@ -439,8 +439,8 @@ class _Reentrant(Function):
                 "none of output has requires_grad=True, this checkpoint() is not necessary"
             )
         backward([output for output, _ in pairs], [gradient for _, gradient in pairs])
-        found = [x.grad if isinstance(x, Tensor) else None for x in args]
-        return (None, None, *found)
+        results = [x.grad if isinstance(x, Tensor) else None for x in args]
+        return (None, None, *results)
 
 
 __getattr__ = misses.hook(__name__)

@@ -97,9 +97,9 @@ class CudaAttention:
             shapes = f"{tuple(grad.shape)}, of the output {tuple(output.shape)}"
             raise ValueError(f"attention: grad {shapes}, query {tuple(query.shape)}")
         dtype = query.dtype
-        made = tuple(x.new_empty(x.shape) for x in operands)
+        outputs = tuple(x.new_empty(x.shape) for x in operands)
         names = ("grad_query", "grad_key", "grad_value")
-        gradients = [self._address(name, x, dtype) for name, x in zip(names, made, strict=True)]
+        gradients = [self._address(name, x, dtype) for name, x in zip(names, outputs, strict=True)]
         products = torch.empty_like(logsumexp)
         self._cuda.attention_backward(
             _name(query),
@@ -115,7 +115,7 @@ class CudaAttention:
             (gradients[0], gradients[1], gradients[2]),
             self._stream(),
         )
-        return made[0], made[1], made[2]
+        return outputs[0], outputs[1], outputs[2]
 
     def _operands(self, query: Tensor, key: Tensor, value: Tensor) -> _Operands:
         return (

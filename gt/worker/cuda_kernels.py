@@ -336,8 +336,8 @@ def open_for(device: torch.device) -> CudaKernels | None:
         if not module.cuda_sources():
             _say("this build holds none (there was no nvcc)")
             return None
-        made = CudaKernels(module.Cuda(), device, stream)
-        return checked(made, module)
+        kernels = CudaKernels(module.Cuda(), device, stream)
+        return checked(kernels, module)
     except (ImportError, RuntimeError) as error:
         _say(str(error))
         return None

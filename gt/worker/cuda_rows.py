@@ -76,7 +76,7 @@ class CudaRows:
         """
         dtype, sizes = _rows_of(logits)
         _check_targets(targets, sizes)
-        made = Losses(
+        losses = Losses(
             torch.empty(sizes[0], dtype=torch.float32, device=logits.device),
             None if scale is None else torch.empty_like(logits),
             torch.empty_like(logits) if keeps_log_probs else None,
@@ -84,13 +84,13 @@ class CudaRows:
         operands = (
             self._address("logits", logits, logits.dtype),
             self._address("targets", targets, torch.int64),
-            self._address("loss", made.loss, torch.float32),
-            self._address("gradient", made.gradient, logits.dtype),
-            self._address("log_probs", made.log_probs, logits.dtype),
+            self._address("loss", losses.loss, torch.float32),
+            self._address("gradient", losses.gradient, logits.dtype),
+            self._address("log_probs", losses.log_probs, logits.dtype),
         )
         numbers = (ignore_index, scale or 0.0, self._stream())
         self._cuda.cross_entropy(dtype, sizes, operands, *numbers)
-        return made
+        return losses
 
     def cross_entropy_backward(
         self,
@@ -264,7 +264,7 @@ class CudaRows:
             if one is not None and one.shape != total.shape:
                 shapes = f"{name} {tuple(one.shape)}, total {tuple(total.shape)}"
                 raise ValueError(f"norm_backward: {shapes}")
-        made = NormGradients(
+        gradients = NormGradients(
             torch.empty_like(total),
             total.new_empty(sizes[1]),
             total.new_empty(sizes[1]) if is_centered else None,
@@ -282,19 +282,19 @@ class CudaRows:
                 self._address("grad_total", grad_total, total.dtype),
             ),
             self._moments("saved ", moments, sizes[0]),
-            self._address("grad_x", made.x, total.dtype),
+            self._address("grad_x", gradients.x, total.dtype),
             (
                 self._address("weight_sums", weight_sums, torch.float32),
                 self._address("bias_sums", bias_sums, torch.float32),
             ),
             (
-                self._address("grad_weight", made.weight, total.dtype),
-                self._address("grad_bias", made.bias, total.dtype),
+                self._address("grad_weight", gradients.weight, total.dtype),
+                self._address("grad_bias", gradients.bias, total.dtype),
             ),
             eps,
             self._stream(),
         )
-        return made
+        return gradients
 
 
 def _check_targets(targets: Tensor, sizes: tuple[int, int]) -> None:

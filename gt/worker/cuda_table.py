@@ -209,8 +209,8 @@ def _how(
     _refuse_unless(not followed, "operands that autograd follows")
     _refuse_unless(attn_mask is None, "a mask")
     _refuse_unless(seeds is None or dropout_p < 1, "a probability of 1")
-    kept = None if seeds is None or dropout_p == 0 else seeds.contiguous()
-    return How(scale, is_causal, kept, dropout_p)
+    used_seeds = None if seeds is None or dropout_p == 0 else seeds.contiguous()
+    return How(scale, is_causal, used_seeds, dropout_p)
 
 
 # ---- rows ----
@@ -226,8 +226,10 @@ def _layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check_norm(size, input, weight, bias)
     x, weight, bias = _row_operands(size, input, weight, bias)
-    kept = input.shape[: input.dim() - len(size)] + (1,) * len(size)
-    mean, rstd = (torch.empty(kept, dtype=torch.float32, device=input.device) for _ in range(2))
+    rows_shape = input.shape[: input.dim() - len(size)] + (1,) * len(size)
+    mean, rstd = (
+        torch.empty(rows_shape, dtype=torch.float32, device=input.device) for _ in range(2)
+    )
     out, _ = kernels.rows.layer_norm(x, weight, bias, eps, moments=Moments(mean, rstd))
     return out.view(input.shape), mean, rstd
 
@@ -246,9 +248,11 @@ def _layer_norm_backward(
         raise RefusedError(f"mean and rstd of {_dtypes(mean, rstd)}")
     x, weight, _ = _row_operands(size, input, weight, None)
     moments = Moments(mean.contiguous(), rstd.contiguous())
-    made = kernels.rows.layer_norm_backward(grad.contiguous().view(x.shape), x, moments, weight)
-    assert made.bias is not None, "LayerNorm has one"
-    return made.x.view(input.shape), made.weight.view(size), made.bias.view(size)
+    gradients = kernels.rows.layer_norm_backward(
+        grad.contiguous().view(x.shape), x, moments, weight
+    )
+    assert gradients.bias is not None, "LayerNorm has one"
+    return gradients.x.view(input.shape), gradients.weight.view(size), gradients.bias.view(size)
 
 
 def _rms_norm(
@@ -260,8 +264,8 @@ def _rms_norm(
 ) -> tuple[Tensor, Tensor]:
     _check_norm(size, input, weight)
     x, weight, _ = _row_operands(size, input, weight, None)
-    kept = input.shape[: input.dim() - len(size)] + (1,) * len(size)
-    rstd = torch.empty(kept, dtype=torch.float32, device=input.device)
+    rows_shape = input.shape[: input.dim() - len(size)] + (1,) * len(size)
+    rstd = torch.empty(rows_shape, dtype=torch.float32, device=input.device)
     out, _ = kernels.rows.rms_norm(x, weight, eps, rstd=rstd)
     return out.view(input.shape), rstd
 
@@ -277,8 +281,8 @@ def _rms_norm_backward(
     _check_norm(size, input, grad, weight)
     x, weight, _ = _row_operands(size, input, weight, None)
     grad = grad.contiguous().view(x.shape)
-    made = kernels.rows.rms_norm_backward(grad, x, rstd.contiguous(), weight)
-    return made.x.view(input.shape), made.weight.view(size)
+    gradients = kernels.rows.rms_norm_backward(grad, x, rstd.contiguous(), weight)
+    return gradients.x.view(input.shape), gradients.weight.view(size)
 
 
 def _check_norm(size: tuple[int, ...], input: Tensor, *others: Tensor | None) -> None:
@@ -310,16 +314,16 @@ def _cross_entropy(
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check_losses(self, target, weight, label_smoothing)
     target = target.contiguous()
-    made = kernels.rows.cross_entropy(
+    losses = kernels.rows.cross_entropy(
         self.contiguous(), target, ignore_index=ignore_index, keeps_log_probs=True
     )
-    assert made.log_probs is not None, "it was asked for"
+    assert losses.log_probs is not None, "it was asked for"
     if reduction == "none":
-        return made.loss.to(self.dtype), made.log_probs, self.new_zeros(())
+        return losses.loss.to(self.dtype), losses.log_probs, self.new_zeros(())
     total = (target != ignore_index).sum().to(torch.float32)
-    loss = made.loss.sum()
+    loss = losses.loss.sum()
     loss = loss / total if reduction == "mean" else loss
-    return loss.to(self.dtype), made.log_probs, total.to(self.dtype)
+    return loss.to(self.dtype), losses.log_probs, total.to(self.dtype)
 
 
 def _cross_entropy_backward(

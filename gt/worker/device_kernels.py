@@ -120,13 +120,13 @@ class KernelCall:
             member for member, offer in zip(self._members, offers, strict=True) if offer is None
         ]
         digest = _digest(buffers)
-        known = {_NO_GROUP, digest}
-        if not without and all(offer is None or offer.group in known for offer in offers):
+        groups = {_NO_GROUP, digest}
+        if not without and all(offer is None or offer.group in groups for offer in offers):
             return True
         if without:
             reason = f"what worker {without[0]} does not offer"
             self._kernels.tell(self._op, reason, self._operand, self._result)
-        elif self._group.digest not in known:
+        elif self._group.digest not in groups:
             # A member has begun anew, so we do too.
             self._group.is_over = True
         self.cancel()

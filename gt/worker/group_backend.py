@@ -32,8 +32,8 @@ _GIVEN = {"reduce", "dim", "sizes", "from_dim", "from_sizes", "to_dim", "to_size
 
 def own_address(host: str, port: int) -> str:
     """This host's address from which `host` is reached; nothing is sent."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-    family, kind, protocol, _, address = found[0]
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, address = addresses[0]
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(address)
         return str(probe.getsockname()[0])
@@ -205,7 +205,7 @@ def _prepared(
         root = attributes["root"] if op == "broadcast" else members[op == "receive"]
         assert isinstance(root, int), root
         return torch_collectives.broadcast(operand, result, root=places.index(root))
-    given = {name: value for name, value in attributes.items() if name in _GIVEN}
+    arguments = {name: value for name, value in attributes.items() if name in _GIVEN}
     if op != "all_reduce":
-        given["me"] = place
-    return getattr(torch_collectives, op)(operand, result, **given)
+        arguments["me"] = place
+    return getattr(torch_collectives, op)(operand, result, **arguments)

@@ -68,7 +68,7 @@ def backend(device: torch.device) -> Backend[Tensor]:
     def allocate(size: tuple[int, ...], dtype: object) -> Tensor:
         return torch.empty(size, dtype=dtype, device=device)  # type: ignore[call-overload]
 
-    made = Backend(
+    result = Backend(
         name="pytorch",
         kernels=TORCH if on_host else table(device),
         number_first=NUMBER_FIRST,
@@ -92,14 +92,14 @@ def backend(device: torch.device) -> Backend[Tensor]:
         set_threads=set_threads,
     )
     if on_host:
-        return made
+        return result
     own = cuda_operators.open_for(device)
     if own is None:
-        return with_devices(made, Devices(Cuda(device)))
+        return with_devices(result, Devices(Cuda(device)))
     memory = Cuda(device)
     collectives = CudaCollectives(own.kernels.on) if own.mode == "on" else None
     meeting = None if collectives is None else DeviceKernels(memory, collectives)
-    return with_devices(with_own(made, device, own), Devices(memory, meeting))
+    return with_devices(with_own(result, device, own), Devices(memory, meeting))
 
 
 def with_own(backend: Backend[Tensor], device: torch.device, own: CudaOperators) -> Backend[Tensor]:

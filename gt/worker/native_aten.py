@@ -28,7 +28,7 @@ from gt.worker.reference_values import DTYPES, Array
 
 # The elements of the answer to a question, one byte each.
 _ANSWER_BYTES = 4096
-# What ends the places of one derivative.
+# End mark of the places of one derivative.
 _END = -1
 _FLOAT, _INT = DTYPES.index("float32"), DTYPES.index("int64")
 
@@ -40,7 +40,7 @@ Shapes = list[tuple[int, tuple[int, ...]]]
 class Operator:
     """One overload, of arguments by name."""
 
-    # Which arguments are images or weights, in order.
+    # Names of the arguments that are images or weights, in order.
     tensors: tuple[str, ...]
     # Dtypes and sizes of the results, of the tensors' sizes in place of the tensors.
     results: Callable[[Named], Shapes]
@@ -71,11 +71,11 @@ def _pool_gradients(
 
 
 def _of_lines(images_of: Operator) -> Operator:
-    """The same of lines, which are images of one row."""
+    """The operator for lines, which are images of one row."""
 
     def results(named: Named) -> Shapes:
-        found = images_of.results(images.of_line(named))
-        return [(dtype, (*size[:-2], size[-1])) for dtype, size in found]
+        image_values = images_of.results(images.of_line(named))
+        return [(dtype, (*size[:-2], size[-1])) for dtype, size in image_values]
 
     def compute(named: Named) -> tuple[Array, ...]:
         return tuple(one[..., 0, :] for one in images_of.compute(images.of_line(named)))
@@ -84,8 +84,10 @@ def _of_lines(images_of: Operator) -> Operator:
         named: Named, grad: Array, saved: Sequence[Array], wanted: Sequence[str]
     ) -> Mapping[str, Array]:
         rows = [x[..., None, :] for x in saved]
-        found = images_of.gradients(images.of_line(named), grad[..., None, :], rows, wanted)
-        return {word: one if word == "bias" else one[..., 0, :] for word, one in found.items()}
+        image_values = images_of.gradients(images.of_line(named), grad[..., None, :], rows, wanted)
+        return {
+            word: one if word == "bias" else one[..., 0, :] for word, one in image_values.items()
+        }
 
     return Operator(images_of.tensors, results, compute, gradients)
 
@@ -137,8 +139,8 @@ def _call(overload: str, text: str) -> tuple[Operator, Callable[[Sequence[Any]],
     positional = [argument.name for argument in schema.arguments if not argument.is_keyword]
 
     def named(operands: Sequence[Any]) -> Named:
-        given, by_name = build(operands)
-        return defaults | dict(zip(positional, given, strict=False)) | by_name
+        args, by_name = build(operands)
+        return defaults | dict(zip(positional, args, strict=False)) | by_name
 
     return operator, named, count
 
@@ -165,10 +167,10 @@ def _aten(
         values = gradients(operands, wanted)
     else:
         values = operator.compute(name(operands))
-    told = [n for x in values for n in (DTYPES.index(x.dtype.name), x.ndim, *x.shape)]
-    if told != list(results):
+    description = [n for x in values for n in (DTYPES.index(x.dtype.name), x.ndim, *x.shape)]
+    if description != list(results):
         raise RuntimeError(
-            f"aten::{overload} gives {told} (dtype, dimensions, sizes of each result), "
+            f"aten::{overload} gives {description} (dtype, dimensions, sizes of each result), "
             f"and {list(results)} was expected"
         )
     return values
@@ -182,7 +184,9 @@ def _of_part(
     wanted: Sequence[int],
     operands: Sequence[Array | None],
 ) -> tuple[Array, ...]:
-    """What is a member's own, where windows of an image reach what others hold."""
+    """A member's own part of the results or gradients, where windows of an image reach rows that
+    others hold.
+    """
     if wanted:
         values = parts.backward(part, gradients, operands, wanted, np.pad)
     else:
@@ -218,11 +222,11 @@ def _gradients(
     words = [places[place] for place in wanted[:-1]]
     named = name(operands)
     if grad is None:
-        found: Mapping[str, Array] = {word: np.zeros_like(named[word]) for word in words}
+        gradients: Mapping[str, Array] = {word: np.zeros_like(named[word]) for word in words}
     else:
-        kept = [x for x in operands[len(operands) - saved :] if x is not None]
-        found = operator.gradients(named, np.ascontiguousarray(grad), kept, words)
-    return tuple(found[word] for word in words)
+        results = [x for x in operands[len(operands) - saved :] if x is not None]
+        gradients = operator.gradients(named, np.ascontiguousarray(grad), results, words)
+    return tuple(gradients[word] for word in words)
 
 
 def _aten_meta(

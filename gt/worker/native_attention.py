@@ -11,12 +11,13 @@ from gt.worker.reference_values import Array
 Named = dict[str, Any]
 
 TENSORS = ("query", "key", "value")
-# Of fewer, plain operators have the gradient more exactly, and their matrix is small.
+# Queries at least: for fewer, plain operators have the gradient more exactly, and their matrix is
+# small.
 _QUERIES_MIN = 8
 
 
 def sizes(named: Named) -> list[tuple[int, ...]]:
-    """Of the output and of each query's logarithm of the sum of exp, from sizes of the tensors.
+    """Sizes of the output and of each query's logarithm of the sum of exp, from the tensors' sizes.
 
     Raises:
         NotImplementedError: it is for plain operators: dropout, and few queries, whose matrix is
@@ -39,12 +40,12 @@ def compute(named: Named) -> tuple[Array, ...]:
 def gradients(
     named: Named, grad: Array, saved: Sequence[Array], _wanted: Sequence[str]
 ) -> Mapping[str, Array]:
-    """Of query, key and value; `saved` is what `compute` gave."""
+    """Gradients of query, key and value; `saved` is what `compute` gave."""
     operands = [named[word] for word in TENSORS]
-    made = native_kernels.run(
+    results = native_kernels.run(
         "attention_backward", grad, *operands, *saved, *_options(named), takes_all=True
     )
-    return dict(zip(TENSORS, _whole(made), strict=True))
+    return dict(zip(TENSORS, _whole(results), strict=True))
 
 
 def _options(named: Named) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ _ROWS = frozenset((*_UNARY, "relu_backward", "add", "sub", "mul", "div", "where"
 
 
 def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:
-    """How many of the steps behind the first have run with it, at least one, and the last result.
+    """Number of steps behind the first that have run with it, at least one, and the last result.
 
     Args:
         steps: The instructions.
@@ -46,17 +46,17 @@ def _reusable(operands: Sequence[object], reuse: int) -> Iterator[Array]:
 def _taken(steps: Sequence[Step]) -> Iterator[tuple[object, ...]]:
     """The steps that the kernel has, up to the first that it lacks, as it takes them."""
     for row, operands in steps:
-        name, given = row, tuple(operands)
+        name, arguments = row, tuple(operands)
         if row == "pow":
             base, exponent = operands
             if not isinstance(exponent, int | float) or exponent not in POWERS:
                 return
-            name, given = POWERS[exponent], (base,)
+            name, arguments = POWERS[exponent], (base,)
         if row == "masked_fill":
-            name, given = "where", (operands[1], operands[2], operands[0])
-        if name not in _ROWS or not all(map(_is_taken, given)):
+            name, arguments = "where", (operands[1], operands[2], operands[0])
+        if name not in _ROWS or not all(map(_is_taken, arguments)):
             return
-        yield (name, *given)
+        yield (name, *arguments)
 
 
 def _is_taken(operand: object) -> bool:

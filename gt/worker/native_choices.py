@@ -66,7 +66,7 @@ def _is_mask(value: object) -> TypeGuard[NDArray[np.bool_]]:
 
 
 def _is_taken(value: object, dtype: np.dtype[Any] | None) -> bool:
-    """Whether it is a plain array of this dtype, or a number that it has."""
+    """True if `value` is a plain array of this dtype, or a number that the dtype has."""
     if dtype is None:
         return False
     if isinstance(value, np.ndarray):

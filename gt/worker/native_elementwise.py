@@ -93,7 +93,7 @@ def _unary(name: str, function: Function) -> Kernel:
 
 
 def _binary(name: str, function: Function) -> Kernel:
-    """Of two tensors of one floating dtype, or of one and a number."""
+    """A kernel for two tensors of one floating dtype, or for one and a number."""
     otherwise = NUMPY[name]
 
     def kernel(self: object, other: object) -> object:

@@ -30,7 +30,7 @@ def _pair(value: object) -> tuple[int, int]:
 
 
 def _places(size: int, window: Sequence[int], ceil: bool) -> int:
-    """How many windows there are along a dimension; with `ceil` one may end outside."""
+    """Number of windows along a dimension; with `ceil` one may end outside."""
     kernel, stride, padding, dilation = window
     span = size + 2 * padding - dilation * (kernel - 1) - 1
     count = (span + stride - 1 if ceil else span) // stride + 1
@@ -101,16 +101,16 @@ def conv_backward(named: Named, grad: Array, wanted: Sequence[str]) -> Mapping[s
     window = _window(named, (weight.shape[2], weight.shape[3]))
     rest = (window, named["groups"], _threads())
     grads = _as_batch(grad)
-    found: dict[str, Array] = {}
+    gradients: dict[str, Array] = {}
     if "bias" in wanted:
-        found["bias"] = sum_over(grads, (0, 2, 3))
+        gradients["bias"] = sum_over(grads, (0, 2, 3))
     if "weight" in wanted:
-        found["weight"] = np.empty(weight.shape, FLOAT32)
-        _kernels.conv2d_weight_grad(found["weight"], grads, _as_batch(input), *rest)
+        gradients["weight"] = np.empty(weight.shape, FLOAT32)
+        _kernels.conv2d_weight_grad(gradients["weight"], grads, _as_batch(input), *rest)
     if "input" in wanted:
-        found["input"] = np.empty(input.shape, FLOAT32)
-        _kernels.conv2d_input_grad(_as_batch(found["input"]), grads, weight, *rest)
-    return found
+        gradients["input"] = np.empty(input.shape, FLOAT32)
+        _kernels.conv2d_input_grad(_as_batch(gradients["input"]), grads, weight, *rest)
+    return gradients
 
 
 def pool_size(named: Named) -> Size:

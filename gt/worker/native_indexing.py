@@ -42,7 +42,7 @@ def _taken(table: Array, index: Array) -> Array | None:
 
 
 def _are_rows(indices: Array, count: int) -> bool:
-    """Whether all name a row; who is told otherwise says which does not."""
+    """True if all indices name a row; if not, the numpy function says which does not."""
     if indices.size == 0 or indices.dtype is not INT64:
         return False
     return bool(indices.min() >= 0 and indices.max() < count)
@@ -99,7 +99,7 @@ def _index_select(
 
 
 def _are_along(self: Array, index: Array, dim: int) -> bool:
-    """Whether kernels take an index along a dimension."""
+    """True if kernels take an index along a dimension."""
     if not is_rows(self) or index.dtype is not INT64 or not self.ndim == index.ndim > 0:
         return False
     pairs = zip(index.shape, self.shape, strict=True)
@@ -138,7 +138,7 @@ def _scattering(name: str, function: Callable[[Array, Array, int, Array], bool])
 
 
 def _adds_rows(out: Array, index: object, source: object) -> bool:
-    """Whether a kernel adds rows of `source` to those rows of `out` that `index` names."""
+    """True if a kernel adds rows of `source` to those rows of `out` that `index` names."""
     return (
         is_rows(out)
         and out.ndim > 0
@@ -188,8 +188,8 @@ def _index_put(
 
 def _sort(self: Array, dim: int, descending: bool, stable: bool) -> object:
     x = self if self.flags.c_contiguous else copied(self)
-    made = native_kernels.run("sort", x, True, dim, descending, takes_all=True)
-    return NUMPY["sort"](self, dim, descending, stable) if made is None else made[:2]
+    results = native_kernels.run("sort", x, True, dim, descending, takes_all=True)
+    return NUMPY["sort"](self, dim, descending, stable) if results is None else results[:2]
 
 
 def kernels() -> dict[str, Kernel]:

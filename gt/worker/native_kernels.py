@@ -39,9 +39,9 @@ def of_row(row: str) -> Kernel:
     otherwise = NUMPY[row]
 
     def kernel(*operands: object) -> object:
-        made = run(row, *operands)
-        if made is None:
+        results = run(row, *operands)
+        if results is None:
             return otherwise(*operands)
-        return made[0] if len(made) == 1 else made
+        return results[0] if len(results) == 1 else results
 
     return kernel

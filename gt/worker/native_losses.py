@@ -41,10 +41,10 @@ def _cross_entropy(
         )
     log_probs, losses = np.empty(self.shape, FLOAT32), np.empty(target.shape, FLOAT32)
     target = np.ascontiguousarray(target)
-    kept = _kernels.cross_entropy(self, target, ignore_index, log_probs, losses)
+    number = _kernels.cross_entropy(self, target, ignore_index, log_probs, losses)
     if reduction == "none":
         return losses, log_probs, np.zeros((), FLOAT32)
-    count, total = np.asarray(kept, FLOAT32), np.empty((), FLOAT32)
+    count, total = np.asarray(number, FLOAT32), np.empty((), FLOAT32)
     _kernels.sum(losses, total, 1)
     return np.divide(total, count, out=total) if reduction == "mean" else total, log_probs, count
 

@@ -36,7 +36,7 @@ _NORMS = ("batch_norm", "batch_norm_backward", "rms_norm", "rms_norm_backward")
 
 
 def _multiplies(left: object, right: object) -> bool:
-    """Whether the two are arrays of one dtype that BLAS knows."""
+    """True if the two are arrays of one dtype that BLAS knows."""
     return (
         type(left) is np.ndarray
         and type(right) is np.ndarray
@@ -54,15 +54,15 @@ def _product(left: Array, right: Array) -> Array:
 
 
 def _matmul(self: Array, other: Array) -> object:
-    if made := native_kernels.run("matmul", self, other, None, None):
-        return made[0]
+    if results := native_kernels.run("matmul", self, other, None, None):
+        return results[0]
     return _product(self, other) if _multiplies(self, other) else NUMPY["matmul"](self, other)
 
 
 def _linear(input: Array, weight: Array, bias: Array | None) -> object:
     joins = bias is None or (bias.shape == weight.shape[:1] and bias.flags.c_contiguous)
-    if made := native_kernels.run("linear", input, weight, bias if joins else None, None, None):
-        return made[0] if bias is None or joins else np.add(made[0], bias, out=made[0])
+    if results := native_kernels.run("linear", input, weight, bias if joins else None, None, None):
+        return results[0] if bias is None or joins else np.add(results[0], bias, out=results[0])
     plain = _multiplies(input, weight) and weight.ndim == 2 and input.ndim > 0
     if not plain or (bias is not None and bias.dtype is not input.dtype):
         return NUMPY["linear"](input, weight, bias)
@@ -97,8 +97,8 @@ def _steps(shape: tuple[int, ...], dim: Dims, keepdim: bool) -> list[tuple[tuple
         if last - 1 not in dims:
             steps.append((shape, math.prod(shape[last + 1 :])))
     if not keepdim:
-        kept = tuple(size for at, size in enumerate(shape) if at not in dims)
-        steps[-1] = (kept, steps[-1][1])
+        sizes = tuple(size for at, size in enumerate(shape) if at not in dims)
+        steps[-1] = (sizes, steps[-1][1])
     return steps
 
 
@@ -108,8 +108,8 @@ def sum_over(self: Array, dim: Dims) -> Array:
 
 
 def _sum(self: Array, dim: Dims, keepdim: bool, dtype: str | None) -> object:
-    if is_bools(self) and (made := native_kernels.run("count_true", self, dim, keepdim, dtype)):
-        return made[0]
+    if is_bools(self) and (results := native_kernels.run("count_true", self, dim, keepdim, dtype)):
+        return results[0]
     if not is_float32(self) or dtype is not None or self.ndim == 0:
         return NUMPY["sum"](self, dim, keepdim, dtype)
     return _reduced(_kernels.sum, np.add.reduce, self, dim, keepdim)
@@ -172,11 +172,11 @@ def _log_softmax_backward(grad: Array, out: Array, dim: int) -> object:
 def _layer_norm(
     input: Array, weight: Array | None, bias: Array | None, size: tuple[int, ...], eps: float
 ) -> object:
-    given = [x for x in (input, weight, bias) if x is not None]
-    if not all(map(is_rows, given)) or not input.size:
+    operands = [x for x in (input, weight, bias) if x is not None]
+    if not all(map(is_rows, operands)) or not input.size:
         return NUMPY["layer_norm"](input, weight, bias, size, eps)
-    kept = _of_rows(input, size)
-    out, mean, rstd = (np.empty(shape, FLOAT32) for shape in (input.shape, kept, kept))
+    rows_shape = _of_rows(input, size)
+    out, mean, rstd = (np.empty(shape, FLOAT32) for shape in (input.shape, rows_shape, rows_shape))
     _kernels.layer_norm(input, weight, bias, eps, out, mean, rstd)
     return out, mean, rstd
 
@@ -189,8 +189,8 @@ def _layer_norm_backward(
     weight: Array | None,
     size: tuple[int, ...],
 ) -> object:
-    given = [x for x in (input, mean, rstd, weight) if x is not None]
-    if not all(map(is_rows, given)) or not is_float32(grad) or not input.size:
+    operands = [x for x in (input, mean, rstd, weight) if x is not None]
+    if not all(map(is_rows, operands)) or not is_float32(grad) or not input.size:
         return NUMPY["layer_norm_backward"](grad, input, mean, rstd, weight, size)
     grads = tuple(np.empty(shape, FLOAT32) for shape in (input.shape, size, size))
     _kernels.layer_norm_backward(rows(grad), input, mean, rstd, weight, *grads)

@@ -1,4 +1,4 @@
-"""How many threads numpy's products and kernels that take any use in a native worker.
+"""Number of threads that numpy's products, and kernels that take any, use in a native worker.
 
 OpenBLAS takes all cores, and its threads wait for the next product by spinning, on the core that
 the client needs. One is what the worker takes by itself; GT_THREADS says otherwise.
@@ -11,7 +11,7 @@ import ctypes
 from gt.worker import loaded
 
 THREADS_MAX = 256  # of a kernel
-# Of numpy's wheels (the first), and of systems.
+# Names of OpenBLAS's library in numpy's wheels (the first), and in systems.
 LIBRARIES = ("libscipy_openblas64_", "libopenblas64_", "libopenblas", "libopenblasp")
 FUNCTIONS = (
     "scipy_openblas_set_num_threads64_",

@@ -41,7 +41,7 @@ def _may_be_written(value: Array) -> bool:
 
 
 def _written(value: Array, is_own: bool) -> Array:
-    """What the step writes: the operand's own buffer, or a copy."""
+    """Buffer that the step writes: the operand's own, or a copy."""
     return value if is_own and _may_be_written(value) else value.copy()
 
 
@@ -80,7 +80,7 @@ def _adamw_step(members: list[_Operands], numbers: _Numbers, owned: int) -> list
 
 
 def _column_written(members: list[_Operands], place: int, owned: int) -> list[Array]:
-    """What the steps write; of a state that they do not have nothing."""
+    """Buffers that the steps write; none for a state that they do not have."""
     values = [one[place] for one in members]
     return [_written(one, bool(owned >> place & 1)) for one in values if one is not None]
 
@@ -119,7 +119,7 @@ def in_place() -> dict[str, list[InPlace]]:
 
 
 def grouped() -> dict[str, dict[int, Kernel]]:
-    """The same for lists of steps with equal attributes, by what they write over."""
+    """Kernels for lists of steps with equal attributes, by the operands that they write over."""
     return {
         row: {over: _grouped(step, over) for over in bits}
         for row, (step, _, bits) in _STEPS.items()

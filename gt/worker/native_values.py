@@ -1,4 +1,4 @@
-"""What the native backend's kernels ask of their operands."""
+"""Conditions that the native backend's kernels put on their operands."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ POWERS: dict[float, str] = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "recipr
 
 
 def is_float32(value: object) -> TypeGuard[Array]:
-    """Whether it is a plain array of float32: one of bfloat16 is of a class of its own."""
+    """True if `value` is a plain array of float32: one of bfloat16 is of a class of its own."""
     return type(value) is np.ndarray and value.dtype is FLOAT32
 
 
 def is_rows(value: object) -> TypeGuard[Array]:
-    """Whether a kernel of gt._kernels takes it as it is: float32, contiguous."""
+    """True if a kernel of gt._kernels takes `value` as it is: float32, contiguous."""
     return type(value) is np.ndarray and value.dtype is FLOAT32 and value.flags.c_contiguous
 
 
 def is_bools(value: object) -> TypeGuard[Array]:
-    """Whether it is a contiguous array of bool."""
+    """True if `value` is a contiguous array of bool."""
     return type(value) is np.ndarray and value.dtype is BOOL and value.flags.c_contiguous
 
 
 def rows(value: Array) -> Array:
-    """The same numbers, contiguous."""
+    """The array if it is contiguous, else a contiguous copy."""
     return value if value.flags.c_contiguous else copied(value)
 
 
 def copied(value: Array) -> Array:
     """A contiguous copy."""
-    made = native_kernels.run("row_major", value)
-    if made is None:
+    results = native_kernels.run("row_major", value)
+    if results is None:
         return np.array(value, order="C", subok=True)
-    return made[0].view(type(value))
+    return results[0].view(type(value))
 
 
 def as_array(value: object) -> Array:
-    """Of no dimension numpy's functions return a number."""
+    """The value as an array: of operands without dimensions numpy's functions return a number."""
     return value if type(value) is np.ndarray else np.asarray(value)

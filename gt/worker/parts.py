@@ -50,13 +50,13 @@ class Parts:
 @functools.lru_cache(maxsize=4096)
 def parse(numbers: tuple[int, ...]) -> Parts:
     """Parses the entries of an attribute."""
-    found: list[list[_Entry]] = [[], [], [], []]
+    entries: list[list[_Entry]] = [[], [], [], []]
     for at in range(0, len(numbers), _WIDTH):
         kind, place, dim, first, second, third = numbers[at : at + _WIDTH]
         if not 0 <= kind <= _PLACES:
             raise ValueError(f"{kind} is no kind of part")
-        found[kind].append(_Entry(place, dim, (first, second, third)))
-    return Parts(*map(tuple, found))
+        entries[kind].append(_Entry(place, dim, (first, second, third)))
+    return Parts(*map(tuple, entries))
 
 
 def forward(numbers: Sequence[int], operator: Forward, operands: Operands) -> tuple[Values, ...]:
@@ -89,10 +89,10 @@ def backward(
         if not places:
             continue
         entries = parts.grown if is_cut else _grown_around(parts)
-        given = values if is_cut else [_own(x, parts.own, at) for at, x in enumerate(values)]
-        full = [_grown(x, entries, at, pad) for at, x in enumerate(given)]
-        found = gradients(full, [*(wanted[at] for at in places), _END])
-        for at, gradient in zip(places, found, strict=True):
+        own_values = values if is_cut else [_own(x, parts.own, at) for at, x in enumerate(values)]
+        full = [_grown(x, entries, at, pad) for at, x in enumerate(own_values)]
+        part_gradients = gradients(full, [*(wanted[at] for at in places), _END])
+        for at, gradient in zip(places, part_gradients, strict=True):
             results[at] = _kept(gradient, parts.kept, at)
     return tuple(results)
 

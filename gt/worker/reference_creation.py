@@ -147,8 +147,8 @@ class Random:
         scale = 0.0 if p == 1 else 1 / (1 - p)
         name = dtype_name(value)
         # Rounded after each product, as two kernels would.
-        kept = widened(narrowed(widened(value) * mask, name))
-        return narrowed(kept * np.asarray(scale, wide_name(name)), name), mask
+        product = widened(narrowed(widened(value) * mask, name))
+        return narrowed(product * np.asarray(scale, wide_name(name)), name), mask
 
     def rows(self) -> dict[str, Kernel]:
         """Kernels by row."""

@@ -36,8 +36,8 @@ def _permute(self: Array, dims: tuple[int, ...]) -> Array:
 
 
 def _expand(self: Array, size: tuple[int, ...]) -> Array:
-    kept = (1,) * (len(size) - self.ndim) + self.shape
-    full = tuple(old if new == -1 else new for new, old in zip(size, kept, strict=True))
+    own_sizes = (1,) * (len(size) - self.ndim) + self.shape
+    full = tuple(old if new == -1 else new for new, old in zip(size, own_sizes, strict=True))
     return marked(np.broadcast_to(self, full), self)
 
 
@@ -96,13 +96,13 @@ def _pad(self: Array, pad: tuple[int, ...], value: float) -> Array:
     pairs = [(0, 0)] * (self.ndim - len(pad) // 2)
     pairs += [(pad[place], pad[place + 1]) for place in range(len(pad) - 2, -1, -2)]
     # A negative pad crops.
-    kept = tuple(
+    slices = tuple(
         slice(max(-low, 0), size - max(-high, 0))
         for (low, high), size in zip(pairs, self.shape, strict=True)
     )
     added = [(max(low, 0), max(high, 0)) for low, high in pairs]
     fill = np.asarray(narrowed(value, dtype_name(self)))
-    return marked(np.pad(np.asarray(self)[kept], added, constant_values=fill), self)
+    return marked(np.pad(np.asarray(self)[slices], added, constant_values=fill), self)
 
 
 def _repeat(self: Array, repeats: tuple[int, ...]) -> Array:
@@ -199,8 +199,8 @@ def _embedding_backward(
 ) -> Array:
     wide = widened(grad)
     out = np.zeros((total or num_weights, wide.shape[-1]), wide.dtype)
-    kept = indices != (-1 if padding_idx is None else padding_idx)
-    np.add.at(out, indices[kept], wide[kept])
+    is_counted = indices != (-1 if padding_idx is None else padding_idx)
+    np.add.at(out, indices[is_counted], wide[is_counted])
     first = start or 0
     return narrowed(out[first : first + num_weights], dtype_name(grad))
 
@@ -297,8 +297,8 @@ def _index_add(
 
 def _places(self: Array, indices: list[Array | None]) -> Places:
     """An index for numpy, checked to name places of `self`."""
-    given = [dim for dim, index in enumerate(indices) if index is not None]
-    for place, dim in enumerate(given):  # PyTorch's message counts only the indexed dimensions
+    dims = [dim for dim, index in enumerate(indices) if index is not None]
+    for place, dim in enumerate(dims):  # PyTorch's message counts only the indexed dimensions
         size, index = self.shape[dim], indices[dim]
         wrong = None if index is None else _first_outside(index, -size, size)
         if wrong is not None:

@@ -34,8 +34,8 @@ def _weights(
 ) -> npt.NDArray[np.floating]:
     """The weight of each target's class; 0 for ignored targets."""
     each = np.ones(classes, np.float64) if weight is None else widened(weight)
-    known = np.where(target == ignore_index, 0, target)
-    return np.where(target == ignore_index, 0, each[known])
+    places = np.where(target == ignore_index, 0, target)
+    return np.where(target == ignore_index, 0, each[places])
 
 
 def _completed(
@@ -62,8 +62,8 @@ def _nll_loss(
     name, x = dtype_name(self), _classes_last(self)
     _check_targets(target, x.shape[-1], ignore_index)
     weights = _weights(target, weight, x.shape[-1], ignore_index)
-    known = np.where(target == ignore_index, 0, target)
-    picked = np.take_along_axis(x, np.asarray(known)[..., None], axis=-1)[..., 0]
+    classes = np.where(target == ignore_index, 0, target)
+    picked = np.take_along_axis(x, np.asarray(classes)[..., None], axis=-1)[..., 0]
     losses = np.where(weights == 0, 0, -picked * weights)
     weight_sum = np.sum(weights)
     if reduction == "none":
@@ -74,9 +74,9 @@ def _nll_loss(
 
 def _at_targets(x: Array, target: Array, share: Array, ignore_index: int) -> Array:
     """Each target's share at its class, zeros elsewhere."""
-    known = np.where(target == ignore_index, 0, target)
+    classes = np.where(target == ignore_index, 0, target)
     out = np.zeros(x.shape, x.dtype)
-    np.put_along_axis(out, np.asarray(known)[..., None], np.asarray(share)[..., None], axis=-1)
+    np.put_along_axis(out, np.asarray(classes)[..., None], np.asarray(share)[..., None], axis=-1)
     return out
 
 
@@ -120,8 +120,8 @@ def _cross_entropy(
     each = np.ones(x.shape[-1], np.float64) if weight is None else widened(weight)
     _check_targets(target, x.shape[-1], ignore_index)
     weights = _weights(target, weight, x.shape[-1], ignore_index)
-    known = np.where(target == ignore_index, 0, target).reshape(x.shape[:-1])
-    picked = np.take_along_axis(log_probs, known[..., None], axis=-1)[..., 0].reshape(target.shape)
+    index = np.where(target == ignore_index, 0, target).reshape(x.shape[:-1])
+    picked = np.take_along_axis(log_probs, index[..., None], axis=-1)[..., 0].reshape(target.shape)
     evenly = np.sum(-log_probs * each, axis=-1).reshape(target.shape)
     evenly = np.where(target == ignore_index, 0, evenly)
     losses = np.where(weights == 0, 0, -picked * weights) * (1 - label_smoothing)

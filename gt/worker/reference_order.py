@@ -69,5 +69,5 @@ def median_place(values: Array) -> int:
 
 def nanmedian_place(values: Array) -> int:
     """Index of the middle value among the numbers; the first index if there are none."""
-    known = int(np.sum(~np.isnan(values)))
-    return int(np.argsort(values, kind="stable")[max(known - 1, 0) // 2])
+    count = int(np.sum(~np.isnan(values)))
+    return int(np.argsort(values, kind="stable")[max(count - 1, 0) // 2])

@@ -147,14 +147,14 @@ def promotion(operands: Sequence[Operand]) -> str:
         name, earlier = dtype_name(operand), ranks[rank]
         ranks[rank] = name if earlier is None else promoted(earlier, name)
     result: str | None = None
-    for known in ranks:
-        if known is None:
+    for dtype in ranks:
+        if dtype is None:
             continue
         if result is None:
-            result = known
-        elif _category(known) > _category(result):
-            is_wider = is_float(result) and is_complex(known)
-            result = _complex_of(result) if is_wider else promoted(result, known)
+            result = dtype
+        elif _category(dtype) > _category(result):
+            is_wider = is_float(result) and is_complex(dtype)
+            result = _complex_of(result) if is_wider else promoted(result, dtype)
     return result or "float32"
 
 

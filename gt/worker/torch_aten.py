@@ -98,10 +98,10 @@ def _aten(
     stated = stated_results(tuple(results))
     if len(stated) == len(values) and all(map(_fits, values, stated)):
         return values
-    told = [number for value in values for number in _described(value)]
-    if told != list(results):
+    description = [number for value in values for number in _described(value)]
+    if description != list(results):
         raise RuntimeError(
-            f"aten::{overload} gives {told} (dtype, dimensions, sizes of each result), "
+            f"aten::{overload} gives {description} (dtype, dimensions, sizes of each result), "
             f"and {list(results)} was expected"
         )
     return values
@@ -144,8 +144,8 @@ def _gradients_of(
         return _own(values, operands)
     with torch.inference_mode(False), torch.enable_grad():
         copies = [None if x is None else x.clone() for x in operands]
-        found = _product(function, wanted)(copies)[0]
-        return tuple(_solid(x.detach()) for x in found)
+        gradients = _product(function, wanted)(copies)[0]
+        return tuple(_solid(x.detach()) for x in gradients)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -202,8 +202,8 @@ def operator(
     build, count = arguments.parse(text, dtype_named)
 
     def run(operands: Operands) -> Results:
-        given, named = build(operands)
-        results = function(*given, **named)
+        args, named = build(operands)
+        results = function(*args, **named)
         return ((results,) if isinstance(results, Tensor) else tuple(results)), count
 
     return run
@@ -274,8 +274,8 @@ def _gradients(
     if not any(grad.numel() for _, grad in pairs):
         return tuple(torch.zeros_like(leaf) for leaf in chosen), end
     outputs, cotangents = zip(*pairs, strict=True)
-    found = torch_gradients.recorded(outputs, chosen, cotangents, create_graph=create_graph)
-    return found, end
+    gradients = torch_gradients.recorded(outputs, chosen, cotangents, create_graph=create_graph)
+    return gradients, end
 
 
 def _described(value: Tensor) -> tuple[int, ...]:
@@ -391,24 +391,24 @@ def _clipped(text: str) -> str:
 
 def _tensors(described: Sequence[int], device: str) -> list[Tensor]:
     """Operands with this metadata; on the host one element stands for all."""
-    made, rest = [], list(described)
+    tensors, rest = [], list(described)
     while rest:
         dtype, dimensions = DTYPES[rest[0]], rest[1]
         size, rest = rest[2 : 2 + dimensions], rest[2 + dimensions :]
         if device == "meta":
-            made.append(torch.empty(size, dtype=dtype, device=device))
+            tensors.append(torch.empty(size, dtype=dtype, device=device))
         else:
-            made.append(torch.zeros((), dtype=dtype).expand(size))
-    return made
+            tensors.append(torch.zeros((), dtype=dtype).expand(size))
+    return tensors
 
 
 def _answer(operands: list[Tensor], function: Function, wanted: Sequence[int]) -> dict[str, object]:
     for place in wanted:
         operands[place].requires_grad_()
-    kept = list[int]()
+    addresses = list[int]()
 
     def pack(x: Tensor) -> Tensor:
-        kept.append(_memory(x))
+        addresses.append(_memory(x))
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
@@ -420,7 +420,7 @@ def _answer(operands: list[Tensor], function: Function, wanted: Sequence[int]) -
     return {
         "results": [number for value in results for number in _described(value)],
         "gradients": gradients,
-        "keeps": [place for place, x in places if _memory(x) in kept],
+        "keeps": [place for place, x in places if _memory(x) in addresses],
     }
 
 

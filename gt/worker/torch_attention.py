@@ -45,18 +45,18 @@ def attention(
     if seeds is None and query.is_cuda:
         query, key, value = map(_aligned, (query, key, value))
         if _is_flash(query, key, value, attn_mask, is_causal=is_causal):
-            made = torch.ops.aten._scaled_dot_product_flash_attention.default(  # noqa: SLF001
+            results = torch.ops.aten._scaled_dot_product_flash_attention.default(  # noqa: SLF001
                 query, key, value, 0.0, is_causal, scale=scale
             )
-            return made[0].contiguous(), made[1].contiguous()
+            return results[0].contiguous(), results[1].contiguous()
         output = functional.scaled_dot_product_attention(
             query, key, value, attn_mask, 0.0, is_causal, scale=scale
         )
         dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
         return output.contiguous(), query.new_full(query.shape[:-1], torch.nan, dtype=dtype)
     options = (attn_mask, seeds, is_causal, dropout_p, scale)
-    if made := own_kernels.run("attention", query, key, value, *options):
-        return made[0], made[1]
+    if results := own_kernels.run("attention", query, key, value, *options):
+        return results[0], results[1]
     if seeds is not None:
         how = dropout_attention.How(attn_mask, seeds, is_causal, dropout_p, scale)
         return dropout_attention.attention(query, key, value, how)
@@ -87,8 +87,8 @@ def attention_backward(
     """
     operands = (grad, query, key, value, output, logsumexp)
     options = (attn_mask, seeds, is_causal, dropout_p, scale)
-    if made := own_kernels.run("attention_backward", *operands, *options):
-        return made[0], made[1], made[2]
+    if results := own_kernels.run("attention_backward", *operands, *options):
+        return results[0], results[1], results[2]
     # These are strided for a worker that takes its part of a whole value.
     output, logsumexp = output.contiguous(), logsumexp.contiguous()
     if seeds is None and query.is_cuda:
@@ -170,8 +170,8 @@ def rerun_backward(
         output = functional.scaled_dot_product_attention(
             query, key, value, mask, 0.0, is_causal, scale=scale
         )
-        made = torch_gradients.recorded([output], (query, key, value), [grad.clone()])
-    return made[0], made[1], made[2]
+        gradients = torch_gradients.recorded([output], (query, key, value), [grad.clone()])
+    return gradients[0], gradients[1], gradients[2]
 
 
 def _expanded(mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:

@@ -131,21 +131,21 @@ def backward(
     """A function that computes the gradients of the operands at `places`; None if no line gives
     them.
     """
-    found = plan(overload, text, places, dtype)
-    if found is None:
+    own_plan = plan(overload, text, places, dtype)
+    if own_plan is None:
         return None
-    rule, constants, sources = _rule(overload, functions), found.constants, found.sources
+    rule, constants, sources = _rule(overload, functions), own_plan.constants, own_plan.sources
     arguments_of_call = _partial(rule, constants, sources)
 
     def run(values: Operands) -> Gradients | None:
-        given = {**constants, **{name: values[place] for name, place in sources.items()}}
-        if given["g"] is None or not rule.condition(given):
+        values_by_name = {**constants, **{name: values[place] for name, place in sources.items()}}
+        if values_by_name["g"] is None or not rule.condition(values_by_name):
             return None
-        results = rule.operator(*arguments_of_call(given))
+        results = rule.operator(*arguments_of_call(values_by_name))
         if results is None:
             return None
         results = (results,) if isinstance(results, Tensor) else results
-        return tuple(results[place] for place in found.kept)
+        return tuple(results[place] for place in own_plan.kept)
 
     return run
 
@@ -169,7 +169,7 @@ def _partial(
 
 def _named(schema: schemas.Schema, values: arguments.Arguments) -> dict[str, Any]:
     """Arguments by name, with the schema's defaults."""
-    given, by_name = values
+    args, by_name = values
     names = {argument.name: argument.default for argument in schema.arguments}
     positional = [argument.name for argument in schema.arguments if not argument.is_keyword]
-    return names | dict(zip(positional, given, strict=False)) | by_name
+    return names | dict(zip(positional, args, strict=False)) | by_name

@@ -105,8 +105,8 @@ def backward(grad: Tensor, input: Tensor, weight: Tensor, *others: object) -> _G
     calls = [
         functools.partial(operator, grad[part], input[part], weight, *others) for part in parts
     ]
-    made = list(zip(*_run(calls), strict=True))
-    of_input, *sums = (column if column[0] is not None else None for column in made)
+    columns = list(zip(*_run(calls), strict=True))
+    of_input, *sums = (column if column[0] is not None else None for column in columns)
     whole = None if of_input is None else torch.cat(of_input)
     return (whole, *(None if column is None else _sum(column) for column in sums))
 

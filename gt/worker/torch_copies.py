@@ -23,5 +23,5 @@ def copy(x: Tensor) -> Tensor:
     Args:
         x: a tensor of any shape and dtype, on the host.
     """
-    made = None if x.is_contiguous() or x.is_neg() else own_kernels.run("row_major", x)
-    return x.clone(memory_format=torch.contiguous_format) if made is None else made[0]
+    results = None if x.is_contiguous() or x.is_neg() else own_kernels.run("row_major", x)
+    return x.clone(memory_format=torch.contiguous_format) if results is None else results[0]

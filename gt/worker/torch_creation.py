@@ -111,8 +111,8 @@ class Random:
         whole: Size | None = None,
         start: Size | None = None,
     ) -> Tensor:
-        known = dtype in _BERNOULLI_DRAWN or dtype.is_floating_point
-        drawn = dtype if known and self._is_drawn_on_host else torch.bool
+        is_drawable = dtype in _BERNOULLI_DRAWN or dtype.is_floating_point
+        drawn = dtype if is_drawable and self._is_drawn_on_host else torch.bool
         place = Place(seed, draw, whole, start)
         return self._filled("bernoulli", size, drawn, place, p).to(dtype)
 

@@ -75,8 +75,8 @@ class Driver:
     def allocation(self, address: int) -> tuple[int, int]:
         """First byte and length of the allocation that holds an address."""
         base, size = ctypes.c_uint64(), ctypes.c_size_t()
-        found = (ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
-        self._call("cuMemGetAddressRange_v2", *found)
+        arguments = (ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
+        self._call("cuMemGetAddressRange_v2", *arguments)
         return base.value, size.value
 
     def buffer_id(self, address: int) -> int:
@@ -96,8 +96,8 @@ class Driver:
         """Opens an allocation; returns its address here."""
         address = ctypes.c_uint64()
         flags = ctypes.c_uint(LAZY_ENABLE_PEER_ACCESS)
-        given = _Handle.from_buffer_copy(handle)
-        self._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), given, flags)
+        handle_copy = _Handle.from_buffer_copy(handle)
+        self._call("cuIpcOpenMemHandle_v2", ctypes.byref(address), handle_copy, flags)
         return address.value
 
     def close(self, address: int) -> None:
@@ -265,11 +265,11 @@ class Cuda:
 
 
 def _ring() -> itertools.cycle[torch.cuda.Event]:
-    made = (
+    events = (
         torch.cuda.Event(interprocess=True)  # type: ignore[no-untyped-call]
         for _ in range(EVENTS)
     )
-    return itertools.cycle(list(made))
+    return itertools.cycle(list(events))
 
 
 def domain(own: int) -> str:

@@ -264,15 +264,15 @@ class DeviceRendezvous:
         if self.call is not None:
             self.call.launch(self.buffers)
             return True, _core.encode_device_event(self.call.event or b"")
-        kept, reduction, pulls, shares_result = self.reads
+        ranges, reduction, pulls, shares_result = self.reads
         self._check_all(reduction, pulls)
         # Our own event too: the memory of our result may be in use until then.
         for shared in self.buffers:
             self.devices.device.beside.wait(shared.event)
         operand, result, opened = self.operand, self.result, self._open_all()
         self._read_errors()
-        if kept is not None and operand is not None and result is not None:
-            to, own = _rows(result, kept[1]), _rows(operand, kept[0])
+        if ranges is not None and operand is not None and result is not None:
+            to, own = _rows(result, ranges[1]), _rows(operand, ranges[0])
             self.devices.device.beside.run(lambda: _copy(own, to))
         if reduction is not None:
             self.devices.device.beside.run(lambda: self._reduce(reduction, opened))

@@ -28,7 +28,7 @@ def recorded(
     This is `torch.autograd.grad` without its check of shapes, whose first call imports a second's
     worth of modules; shapes here are those of the results.
     """
-    found = torch.autograd.graph._engine_run_backward(  # noqa: SLF001 - it has no other name
+    gradients = torch.autograd.graph._engine_run_backward(  # noqa: SLF001 - it has no other name
         tuple(outputs),
         tuple(cotangents),
         create_graph,  # keep the graph if its gradient is wanted too
@@ -37,7 +37,7 @@ def recorded(
         True,  # an input may be unused
         accumulate_grad=False,
     )
-    pairs: Iterable[tuple[Tensor | None, Tensor]] = zip(found, inputs, strict=True)
+    pairs: Iterable[tuple[Tensor | None, Tensor]] = zip(gradients, inputs, strict=True)
     return tuple(
         torch.zeros_like(x, requires_grad=create_graph) if grad is None else grad
         for grad, x in pairs
@@ -85,8 +85,8 @@ def fft_rfft_backward(
     sizes = list(grad.shape)
     sizes[dim] = missing
     whole = torch.cat([grad, grad.new_zeros(sizes)], dim) if missing else grad
-    found: Tensor = aten._fft_c2c(whole, [dim % x.dim()], _division(norm, back=False), False)  # noqa: SLF001
-    return torch.real(found).contiguous()
+    gradient: Tensor = aten._fft_c2c(whole, [dim % x.dim()], _division(norm, back=False), False)  # noqa: SLF001
+    return torch.real(gradient).contiguous()
 
 
 def fft_irfft_backward(
@@ -96,9 +96,9 @@ def fft_irfft_backward(
     length = 2 * (x.shape[dim] - 1) if n is None else n
     if not x.is_complex() or x.shape[dim] != length // 2 + 1:
         return None
-    found: Tensor = aten._fft_r2c(grad, [dim % x.dim()], _division(norm, back=True), True)  # noqa: SLF001
-    found.narrow(dim, 1, grad.shape[dim] - found.shape[dim]).mul_(2)
-    return found
+    gradient: Tensor = aten._fft_r2c(grad, [dim % x.dim()], _division(norm, back=True), True)  # noqa: SLF001
+    gradient.narrow(dim, 1, grad.shape[dim] - gradient.shape[dim]).mul_(2)
+    return gradient
 
 
 def _division(norm: str | None, *, back: bool) -> int:

@@ -249,7 +249,7 @@ class _GroupRendezvous:
         decoded = [_core.decode_group_payload(payload) for payload in payloads]
         nonces = b"".join(nonce for _, nonce, _ in decoded)
         digest = blake2b(nonces, digest_size=DIGEST_BYTES).digest()
-        if any(known not in {bytes(DIGEST_BYTES), digest} for known, _, _ in decoded):
+        if any(other not in {bytes(DIGEST_BYTES), digest} for other, _, _ in decoded):
             return False
         self._digest = digest
         self._store.receive(entry for _, _, entries in decoded for entry in entries)

@@ -175,8 +175,8 @@ class _Share:
         each = self.each(scores)
         if self.weight is None:
             return each
-        known = self.target.masked_fill(self.ignored, 0)
-        return each * self.weight[known].reshape(each.shape)
+        classes = self.target.masked_fill(self.ignored, 0)
+        return each * self.weight[classes].reshape(each.shape)
 
 
 def _shard_backward(

@@ -36,12 +36,12 @@ def _segment_reduce(
     Args:
         is_whole: True if they must reach the data's end, which PyTorch checks.
     """
-    known = not lengths.is_meta
-    if known and not is_whole and lengths.numel():
+    has_values = not lengths.is_meta
+    if has_values and not is_whole and lengths.numel():
         beyond = lengths.sum(-1).max() > data.shape[lengths.dim() - 1]
         if beyond or lengths.min() < 0:
             raise RuntimeError("segment_reduce(): lengths must be positive and within the data")
-    unsafe = not (known and is_whole)
+    unsafe = not (has_values and is_whole)
     return torch.segment_reduce(
         data, reduce, lengths=lengths, axis=axis, unsafe=unsafe, initial=initial
     )

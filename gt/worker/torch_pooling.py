@@ -93,8 +93,8 @@ def _check_windows(
     sides: Sequence[int], size: Lengths, stride: Lengths, padding: Lengths, dilation: Lengths
 ) -> None:
     def of_sides(value: Lengths) -> Sequence[int]:
-        given = (value,) if isinstance(value, int) else tuple(value)
-        return given * len(sides) if len(given) == 1 else given
+        numbers = (value,) if isinstance(value, int) else tuple(value)
+        return numbers * len(sides) if len(numbers) == 1 else numbers
 
     steps = of_sides(stride) or of_sides(size)
     windows = zip(sides, steps, of_sides(padding), of_sides(dilation), strict=False)
@@ -121,8 +121,8 @@ def _takes(input: Tensor) -> bool:
 
 def _pair(value: Sequence[int] | int) -> tuple[int, ...]:
     """Both numbers; () for ()."""
-    given = (value,) if isinstance(value, int) else tuple(value)
-    return given * 2 if len(given) == 1 else given
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    return numbers * 2 if len(numbers) == 1 else numbers
 
 
 def _places(length: int, size: int, stride: int, pad: int, gap: int, is_ceil: bool) -> int:

@@ -63,8 +63,8 @@ def lstm_layer(
     """
     if _recorded(gates, hidden, cell, weight):
         return _lstm_recorded(gates, hidden, cell, weight, reverse)
-    if made := own_kernels.run("lstm_layer", gates, hidden, cell, weight, reverse):
-        return made[0], made[1], made[2]
+    if results := own_kernels.run("lstm_layer", gates, hidden, cell, weight, reverse):
+        return results[0], results[1], results[2]
     count, size = gates.shape[0], hidden.shape[-1]
     activations = gates.clone(memory_format=torch.contiguous_format)
     output = gates.new_empty((*gates.shape[:2], size))
@@ -144,11 +144,11 @@ def lstm_layer_backward(
     The factors of a step's gradients are computed for all steps at once, so that a step is six
     operators.
     """
-    kept = (weight, output, cells, activations)
-    if made := own_kernels.run(
-        "lstm_layer_backward", grad, grad_cells, hidden, cell, *kept, reverse
+    saved = (weight, output, cells, activations)
+    if results := own_kernels.run(
+        "lstm_layer_backward", grad, grad_cells, hidden, cell, *saved, reverse
     ):
-        return made[0], made[1], made[2], made[3]
+        return results[0], results[1], results[2], results[3]
     _check_weight(weight, 4, hidden)
     count, size = grad.shape[0], hidden.shape[-1]
     enter, forget, value, leave = activations.chunk(4, -1)
@@ -165,10 +165,10 @@ def lstm_layer_backward(
     down, down_cell = torch.zeros_like(hidden), torch.zeros_like(cell)
     broadcast = down_cell.unsqueeze(1)
     each, keep, rates = grads.unbind(0), forget.unbind(0), by_hidden.unbind(0)
-    given = grad.unbind(0)
+    step_grads = grad.unbind(0)
     given_cells = None if grad_cells is None else grad_cells.unbind(0)
     for t in reversed(_order(count, reverse=reverse)):
-        down.add_(given[t])
+        down.add_(step_grads[t])
         down_cell.addcmul_(down, rates[t])
         if given_cells is not None:
             down_cell.add_(given_cells[t])
@@ -198,8 +198,8 @@ def gru_layer(
     """
     if _recorded(gates, hidden, weight, bias):
         return _gru_recorded(gates, hidden, weight, bias, reverse)
-    if made := own_kernels.run("gru_layer", gates, hidden, weight, bias, reverse):
-        return made[0], made[1]
+    if results := own_kernels.run("gru_layer", gates, hidden, weight, bias, reverse):
+        return results[0], results[1]
     count, size = gates.shape[0], hidden.shape[-1]
     activations = gates.new_empty((*gates.shape[:2], 4 * size))
     output = gates.new_empty((*gates.shape[:2], size))
@@ -207,11 +207,11 @@ def gru_layer(
     doors = activations[..., : 2 * size].unbind(0)
     parts = activations.view(*gates.shape[:2], 4, size).unbind(2)
     resets, updates, news, states = (part.unbind(0) for part in parts)
-    given, given_new = gates[..., : 2 * size].unbind(0), gates[..., 2 * size :].unbind(0)
+    inputs, given_new = gates[..., : 2 * size].unbind(0), gates[..., 2 * size :].unbind(0)
     outputs = output.unbind(0)
     for t in _order(count, reverse=reverse):
         product = hidden @ transposed if bias is None else torch.addmm(bias, hidden, transposed)
-        torch.add(given[t], product[:, : 2 * size], out=doors[t]).sigmoid_()
+        torch.add(inputs[t], product[:, : 2 * size], out=doors[t]).sigmoid_()
         states[t].copy_(product[:, 2 * size :])
         torch.addcmul(given_new[t], resets[t], states[t], out=news[t]).tanh_()
         torch.lerp(news[t], hidden, updates[t], out=outputs[t])
@@ -243,10 +243,10 @@ def gru_layer_backward(
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of gates, hidden, weight and bias."""
-    if made := own_kernels.run(
+    if results := own_kernels.run(
         "gru_layer_backward", grad, hidden, weight, output, activations, reverse
     ):
-        return made[0], made[1], made[2], made[3]
+        return results[0], results[1], results[2], results[3]
     _check_weight(weight, 3, hidden)
     past = _before(hidden, output, reverse=reverse)
     count, size = grad.shape[0], hidden.shape[-1]
@@ -257,11 +257,11 @@ def gru_layer_backward(
     to_update = (past - new) * (update * (1 - update))
     factors = torch.stack([to_reset, to_update, to_new * reset], 2)  # [t, b, 3, h]
     grads_state, each = factors.flatten(2), factors.unbind(0)
-    news, keep, given = to_new.unbind(0), update.unbind(0), grad.unbind(0)
+    news, keep, step_grads = to_new.unbind(0), update.unbind(0), grad.unbind(0)
     flat = grads_state.unbind(0)
     down = torch.zeros_like(hidden)
     for t in reversed(_order(count, reverse=reverse)):
-        down.add_(given[t])
+        down.add_(step_grads[t])
         each[t].mul_(down.unsqueeze(1))
         news[t].mul_(down)
         down = torch.addmm(down.mul_(keep[t]), flat[t], weight)
@@ -286,8 +286,8 @@ def rnn_layer(gates: Tensor, hidden: Tensor, weight: Tensor, relu: bool, reverse
             hidden = value.relu() if relu else value.tanh()
             outputs.append(hidden)
         return _stacked(outputs, reverse=reverse)
-    if made := own_kernels.run("rnn_layer", gates, hidden, weight, relu, reverse):
-        return made[0]
+    if results := own_kernels.run("rnn_layer", gates, hidden, weight, relu, reverse):
+        return results[0]
     output, transposed = gates.clone(memory_format=torch.contiguous_format), weight.t()
     steps = output.unbind(0)
     for t in _order(gates.shape[0], reverse=reverse):
@@ -300,13 +300,15 @@ def rnn_layer_backward(
     grad: Tensor, hidden: Tensor, weight: Tensor, output: Tensor, relu: bool, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of gates, hidden and weight."""
-    if made := own_kernels.run("rnn_layer_backward", grad, hidden, weight, output, relu, reverse):
-        return made[0], made[1], made[2]
+    if results := own_kernels.run(
+        "rnn_layer_backward", grad, hidden, weight, output, relu, reverse
+    ):
+        return results[0], results[1], results[2]
     _check_weight(weight, 1, hidden)
     states = _before(hidden, output, reverse=reverse)
     grads = (output > 0).to(output.dtype) if relu else 1 - output * output
-    each, given, down = grads.unbind(0), grad.unbind(0), torch.zeros_like(hidden)
+    each, step_grads, down = grads.unbind(0), grad.unbind(0), torch.zeros_like(hidden)
     for t in reversed(_order(grad.shape[0], reverse=reverse)):
-        each[t].mul_(down.add_(given[t]))
+        each[t].mul_(down.add_(step_grads[t]))
         torch.mm(each[t], weight, out=down)
     return grads, down, _weight_gradient(grads, states)

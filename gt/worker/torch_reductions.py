@@ -46,8 +46,8 @@ def _amin(self: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 
 def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
-    if made := own_kernels.run("var", self, dim, correction, keepdim):
-        return made[0]
+    if results := own_kernels.run("var", self, dim, correction, keepdim):
+        return results[0]
     if self.numel() == 0:
         out = self.sum(dim, keepdim=keepdim)
         if out.numel() == 0:  # a worker's empty shard, for which torch would warn
@@ -56,8 +56,8 @@ def _var(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
 
 
 def _std(self: Tensor, dim: Dims, correction: float, keepdim: bool) -> Tensor:
-    if made := own_kernels.run("std", self, dim, correction, keepdim):
-        return made[0]
+    if results := own_kernels.run("std", self, dim, correction, keepdim):
+        return results[0]
     if self.numel() == 0:
         return _var(self, dim, correction, keepdim)  # of nothing, or not a number
     return self.std(dim, correction=correction, keepdim=keepdim)
@@ -114,16 +114,16 @@ def _layer_norm_backward(
 def _rms_norm(
     input: Tensor, weight: Tensor | None, size: tuple[int, ...], eps: float
 ) -> tuple[Tensor, Tensor]:
-    if made := own_kernels.run("rms_norm", input, weight, size, eps):
-        return made[0], made[1]
+    if results := own_kernels.run("rms_norm", input, weight, size, eps):
+        return results[0], results[1]
     return torch._fused_rms_norm(input, size, weight, eps)  # noqa: SLF001
 
 
 def _rms_norm_backward(
     grad: Tensor, input: Tensor, rstd: Tensor, weight: Tensor | None, size: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
-    if made := own_kernels.run("rms_norm_backward", grad, input, rstd, weight, size):
-        return made[0], made[1]
+    if results := own_kernels.run("rms_norm_backward", grad, input, rstd, weight, size):
+        return results[0], results[1]
     if input.is_cuda:
         # A weight of ones, as for layer_norm: the kernel has a weight's gradient only with a
         # weight.
@@ -150,8 +150,8 @@ def _batch_norm(
     if not input.numel():  # no kernel takes an empty input
         mean, rstd, var = (input.new_zeros(input.shape[1]) for _ in range(3))
         return input.clone(), mean, rstd, var
-    if made := own_kernels.run("batch_norm", input, weight, bias, eps):
-        out, mean, rstd, var = made
+    if results := own_kernels.run("batch_norm", input, weight, bias, eps):
+        out, mean, rstd, var = results
         return out, mean, rstd, var
     # Running statistics of zero with momentum 1 become those of this batch.
     running, var = (input.new_zeros(input.shape[1]) for _ in range(2))
@@ -165,8 +165,8 @@ def _batch_norm_backward(
     if not input.numel():
         none = torch.zeros_like(mean)
         return grad.clone(), none, none.clone()
-    if made := own_kernels.run("batch_norm_backward", grad, input, mean, rstd, weight):
-        return made[0], made[1], made[2]
+    if results := own_kernels.run("batch_norm_backward", grad, input, mean, rstd, weight):
+        return results[0], results[1], results[2]
     mask = [True, True, True]
     return _aten.native_batch_norm_backward.default(
         grad, input, weight, None, None, mean.contiguous(), rstd.contiguous(), True, 0.0, mask

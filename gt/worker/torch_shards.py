@@ -185,14 +185,14 @@ def targets(target: Tensor, ignore_index: int, classes: int, shard: ShardRange) 
     """
     target = target.to(torch.int64)
     ignored = target == ignore_index
-    known = target.masked_fill(ignored, 0)
-    if known.numel():
+    places = target.masked_fill(ignored, 0)
+    if places.numel():
         one = torch.zeros((), device=target.device)
         check(
-            known,
+            places,
             shard.total,
             lambda: _aten.nll_loss_forward.default(
-                one.expand(known.numel(), shard.total), known.reshape(-1), None, 0, -100
+                one.expand(places.numel(), shard.total), places.reshape(-1), None, 0, -100
             ),
         )
     local = target - shard.start

@@ -28,23 +28,29 @@ class Info:
         """Dtypes of Python numbers."""
         del device
         wide = gt.get_default_dtype() == gt.float64
-        found = {
+        dtypes = {
             "real floating": gt.get_default_dtype(),
             "integral": gt.int64,
             "indexing": gt.int64,
         }
         name = "complex128" if wide else "complex64"
         if hasattr(gt, name):
-            found["complex floating"] = getattr(gt, name)
-        return found
+            dtypes["complex floating"] = getattr(gt, name)
+        return dtypes
 
     def dtypes(
         self, *, device: object = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, dtype]:
         """Dtypes by their names, all of them or those of a kind."""
         del device
-        known = {name: getattr(gt, name) for name in (*NAMES, *COMPLEX) if hasattr(gt, name)}
-        return {name: each for name, each in known.items() if kind is None or isdtype(each, kind)}
+        dtypes_by_name = {
+            name: getattr(gt, name) for name in (*NAMES, *COMPLEX) if hasattr(gt, name)
+        }
+        return {
+            name: each
+            for name, each in dtypes_by_name.items()
+            if kind is None or isdtype(each, kind)
+        }
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name

@@ -297,11 +297,13 @@ class SparseTensor:
             raise DtypeError(
                 f"expected scalar type {_title(self.dtype)} but found {_title(mat2.dtype)}"
             )
-        (m, k), found = self._shape, mat2.shape[0]
-        if found != k and mat2.ndim == 1:
+        (m, k), row_count = self._shape, mat2.shape[0]
+        if row_count != k and mat2.ndim == 1:
             raise ShapeError("mv: expected self.size(-1) == vec.size(-1)")
-        if found != k:
-            raise ShapeError(f"addmm: Argument #3 (dense): Expected dim 0 size {k}, got {found}")
+        if row_count != k:
+            raise ShapeError(
+                f"addmm: Argument #3 (dense): Expected dim 0 size {k}, got {row_count}"
+            )
         rows, columns = self._columns[0], self._columns[1]
         weights = self._elements if mat2.ndim == 1 else self._elements.unsqueeze(-1)
         terms = mat2.index_select(0, columns) * weights  # -> [nnz, n]
@@ -332,13 +334,13 @@ class SparseTensor:
         sparse = self.sparse_dim()
         within = [d - sparse + 1 for d in over if d >= sparse]  # dimensions of the values
         values = self._elements.sum(within) if within else self._elements
-        kept = [d for d in range(sparse) if d not in over]
-        if not kept:
+        remaining = [d for d in range(sparse) if d not in over]
+        if not remaining:
             return values.sum(0)
         shape = [size for d, size in enumerate(self._shape) if d not in over]
-        if len(kept) == sparse:
+        if len(remaining) == sparse:
             return SparseTensor(self._columns, values, shape, is_coalesced=self._in_order)
-        columns = gt.stack([self._columns[d] for d in kept])
+        columns = gt.stack([self._columns[d] for d in remaining])
         return SparseTensor(columns, values, shape).coalesce()
 
     def mul(self, other: Number | Tensor | SparseTensor) -> SparseTensor:

@@ -63,12 +63,12 @@ def embedding_bag(
         rows = rows.float()
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(-1)
-    kept = None if padding is None else (input != padding).unsqueeze(-1)
-    if kept is not None:
-        rows = gt.where(kept, rows, -math.inf if mode == "max" else 0.0)
+    is_counted = None if padding is None else (input != padding).unsqueeze(-1)
+    if is_counted is not None:
+        rows = gt.where(is_counted, rows, -math.inf if mode == "max" else 0.0)
     if offsets is None:
-        return _of_equal_bags(rows, kept, mode).to(weight.dtype)
-    bags = _of_bags(rows, kept, offsets, mode, ends_with_length=include_last_offset)
+        return _of_equal_bags(rows, is_counted, mode).to(weight.dtype)
+    bags = _of_bags(rows, is_counted, offsets, mode, ends_with_length=include_last_offset)
     return bags.to(weight.dtype)
 
 
@@ -129,9 +129,9 @@ def places_of_largest(values: Tensor, kept: Tensor | None, bags: Tensor, count: 
     places = bags.expand(n, width)
 
     def first(where: Tensor, width: int) -> Tensor:
-        """Of each bag, the number of the first row where it holds; `n` where there is none."""
-        found = gt.where(where, numbers, n)
-        return gt.full((count, width), n).scatter_reduce(0, places[:, :width], found, "amin")
+        """Number of the first row of each bag where `where` is true; `n` for a bag without one."""
+        candidates = gt.where(where, numbers, n)
+        return gt.full((count, width), n).scatter_reduce(0, places[:, :width], candidates, "amin")
 
     present = gt.ones(n, 1, dtype=gt.bool) if kept is None else kept
     begins = numbers == first(present, 1).gather(0, bags)

@@ -112,9 +112,9 @@ def _of_batch(
     parameters = (None if p is None else _of_dtype(p, x.dtype) for p in (weight, bias))
     out, mean, rstd, var = _core.call("batch_norm", x, *parameters, eps=eps)
     with gt.no_grad():
-        for kept, now in zip(running, (mean, var), strict=True):
-            if kept is not None and _values_a_channel(x):  # an empty batch updates nothing
-                kept.lerp_(_of_dtype(now, kept.dtype), momentum)
+        for average, now in zip(running, (mean, var), strict=True):
+            if average is not None and _values_a_channel(x):  # an empty batch updates nothing
+                average.lerp_(_of_dtype(now, average.dtype), momentum)
     return out, mean, rstd
 
 

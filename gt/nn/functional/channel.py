@@ -194,10 +194,10 @@ def _drop_to_floor(input: Tensor, p: float, training: bool, inplace: bool, ones:
     if p == 1.0:
         dropped = input * 0.0
     else:
-        kept = (dropout(ones, p) != 0).to(input.dtype)
+        keep_mask = (dropout(ones, p) != 0).to(input.dtype)
         scale = 1.0 / math.sqrt((_SELU_FLOOR**2 * p + 1) * (1 - p))
         shift = _SELU_FLOOR * scale
-        dropped = input * (kept * scale) + ((kept - 1) * shift + shift * p)
+        dropped = input * (keep_mask * scale) + ((keep_mask - 1) * shift + shift * p)
     return input.copy_(dropped) if inplace else dropped
 
 

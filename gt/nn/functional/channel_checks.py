@@ -84,10 +84,10 @@ def check_dtypes(kernel: str, input: Tensor, *parameters: Tensor | None) -> None
     if not (input.dtype.is_floating_point or input.dtype.is_complex):
         kind = TENSOR_CLASSES[repr(input.dtype)].removesuffix("Tensor")
         raise NotSupported(f"\"{kernel}\" not implemented for '{kind}'")
-    given = [parameter for parameter in parameters if parameter is not None]
-    if all(parameter.dtype == input.dtype for parameter in given):
+    tensors = [parameter for parameter in parameters if parameter is not None]
+    if all(parameter.dtype == input.dtype for parameter in tensors):
         return
-    if any(parameter.dtype != gt.float32 for parameter in given):
+    if any(parameter.dtype != gt.float32 for parameter in tensors):
         raise DtypeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
     if input.dtype not in HALF:
         raise DtypeError("mixed dtype (CPU): all inputs must share same datatype.")

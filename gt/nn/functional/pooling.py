@@ -236,10 +236,10 @@ def _even_windows(count: int, input: Tensor, size: object) -> list[int] | None:
     is_image = input.ndim - count in {1, 2} and input.is_floating_point() and 0 not in input.shape
     if not is_image or not isinstance(sizes, list) or len(sizes) != count:
         return None
-    given, is_plain = input.shape[-count:], _core.autocast_region() is None
+    lengths, is_plain = input.shape[-count:], _core.autocast_region() is None
     windows = [
         old // new if isinstance(new, int) and new > 0 and old % new == 0 else 0
-        for old, new in zip(given, sizes, strict=True)
+        for old, new in zip(lengths, sizes, strict=True)
     ]
     return windows if is_plain and all(windows) else None
 
@@ -292,8 +292,8 @@ def _with_defaults(output_size: OptionalSizes, input: Tensor) -> object:
         return output_size
     if input.ndim <= len(output_size):
         raise InvalidValue(f"Input dimension should be at least {len(output_size) + 1}")
-    kept = input.shape[-len(output_size) :]
-    return [old if new is None else new for new, old in zip(output_size, kept, strict=False)]
+    lengths = input.shape[-len(output_size) :]
+    return [old if new is None else new for new, old in zip(output_size, lengths, strict=False)]
 
 
 def lp_pool1d(

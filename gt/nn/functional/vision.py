@@ -88,10 +88,10 @@ def _targets(
     spatial = input.ndim - 2
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
-    given = size if scale_factor is None else scale_factor
-    if given is None:
+    target = size if scale_factor is None else scale_factor
+    if target is None:
         raise ValueError("either size or scale_factor should be defined")
-    if isinstance(given, Sequence) and len(given) != spatial:
+    if isinstance(target, Sequence) and len(target) != spatial:
         what, places = (
             ("output size of", "output size in (o1, o2, ...,oK)")
             if scale_factor is None
@@ -100,7 +100,7 @@ def _targets(
         raise ValueError(
             f"Input and {'output' if scale_factor is None else 'scale_factor'} must have the same "
             "number of spatial dimensions, but got input with spatial dimensions of "
-            f"{list(input.shape[2:])} and {what} {given}. Please provide input tensor in "
+            f"{list(input.shape[2:])} and {what} {target}. Please provide input tensor in "
             f"(N, C, d1, d2, ...,dK) format and {places} format."
         )
     if scale_factor is not None:

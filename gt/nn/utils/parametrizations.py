@@ -188,8 +188,8 @@ def orthogonal(
             'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
             f"Got: {orthogonal_map}"
         )
-    made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
-    return parametrize.register_parametrization(module, name, made, unsafe=True)
+    parametrization = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
+    return parametrize.register_parametrization(module, name, parametrization, unsafe=True)
 
 
 class _WeightNorm(Module):
@@ -306,8 +306,8 @@ def spectral_norm(
         ValueError: there is no such tensor, or n_power_iterations is below 1.
     """
     chosen = output_dim(module) if dim is None else dim
-    made = _SpectralNorm(_tensor(module, name), n_power_iterations, chosen, eps)
-    return parametrize.register_parametrization(module, name, made)
+    parametrization = _SpectralNorm(_tensor(module, name), n_power_iterations, chosen, eps)
+    return parametrize.register_parametrization(module, name, parametrization)
 
 
 def _tensor(module: Module, name: str) -> Tensor:

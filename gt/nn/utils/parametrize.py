@@ -196,11 +196,11 @@ def register_parametrization(
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
-        known = _list_of(module, tensor_name)
+        parametrizations = _list_of(module, tensor_name)
         if not unsafe:
             _check_in_chain(module, tensor_name, parametrization)
-        known.append(parametrization)
-        known.unsafe = known.unsafe or unsafe
+        parametrizations.append(parametrization)
+        parametrizations.unsafe = parametrizations.unsafe or unsafe
         return module
     if tensor_name not in module._buffers and tensor_name not in module._parameters:
         raise ValueError(
@@ -284,12 +284,14 @@ def transfer_parametrizations_and_params(
     for name in list(lists) if tensor_name is None else [tensor_name]:
         if not hasattr(to_module, name):
             setattr(to_module, name, Parameter(cast("Tensor", getattr(from_module, name))))
-        known = _list_of(from_module, name)
-        for parametrization in known:
+        parametrizations = _list_of(from_module, name)
+        for parametrization in parametrizations:
             register_parametrization(to_module, name, parametrization)
         target = _list_of(to_module, name)
-        for place, original in enumerate(known.originals()):
-            setattr(target, "original" if known.is_tensor else f"original{place}", original)
+        for place, original in enumerate(parametrizations.originals()):
+            setattr(
+                target, "original" if parametrizations.is_tensor else f"original{place}", original
+            )
     return to_module
 
 
@@ -365,9 +367,9 @@ def _give_own_class(module: Module) -> None:
         )
 
     def copied(self: Module, memo: dict[int, Any]) -> Module:
-        known = memo.get(id(self))
-        if known is not None:
-            return cast("Module", known)
+        previous = memo.get(id(self))
+        if previous is not None:
+            return cast("Module", previous)
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         twin.__dict__.update(copy.deepcopy(self.__dict__, memo))

@@ -144,11 +144,11 @@ def remove(module: T, name: str) -> T:
     Raises:
         ValueError: it is not pruned.
     """
-    if (found := find(module, name)) is None:
+    if (entry := find(module, name)) is None:
         raise ValueError(
             f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
         )
-    key, method = found
+    key, method = entry
     method.remove(module)
     del module._forward_pre_hooks[key]
     return module

@@ -67,10 +67,10 @@ class BasePruningMethod(ABC):
         current = cast("Tensor", getattr(module, name))
         _check_scores(importance_scores, current, f"parameter {name} of {module}")
         scores = (current if importance_scores is None else importance_scores).detach()
-        found = find(module, name)
-        if found is not None:
-            key, known = found
-            method = _joined(known, method)
+        entry = find(module, name)
+        if entry is not None:
+            key, previous = entry
+            method = _joined(previous, method)
             mask = method.compute_mask(scores, _mask_of(module, name).detach().clone())
             del module._forward_pre_hooks[key]
         else:

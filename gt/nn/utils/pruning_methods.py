@@ -96,9 +96,9 @@ class _Structured(_Share):
         count = self._count(size)
         if count == 0:
             return default_mask
-        _, kept = self._importance(t).topk(size - count)
+        _, places = self._importance(t).topk(size - count)
         channels = gt.zeros(size, dtype=t.dtype)
-        channels[kept] = 1
+        channels[places] = 1
         shape = [1] * t.ndim
         shape[self.dim] = size
         return channels.reshape(shape) * default_mask.to(t.dtype)  # [.., size, ..] * t's shape

@@ -166,9 +166,9 @@ def remove_spectral_norm(module: T, name: str = "weight") -> T:
     Raises:
         ValueError: it has no spectral norm.
     """
-    if (found := _find(module, name)) is None:
+    if (entry := _find(module, name)) is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    key, hook = found
+    key, hook = entry
     hook.remove(module)
     del module._forward_pre_hooks[key]
     return module

@@ -46,11 +46,11 @@ class LambdaLR(LRScheduler):
         """The attributes except the optimizer; of lr_lambda objects their attributes, as in
         PyTorch.
         """
-        kept = [
+        states = [
             None if isinstance(factor, _FUNCTIONS) else dict(factor.__dict__)
             for factor in self.lr_lambdas
         ]
-        return {**super().state_dict(), "lr_lambdas": kept}
+        return {**super().state_dict(), "lr_lambdas": states}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the state that state_dict() returned; functions do not change."""

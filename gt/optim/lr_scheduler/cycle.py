@@ -66,12 +66,12 @@ class OneCycleLR(LRScheduler):
             del self.phases[1]
         self.momentum: str | None = None
         if cycle_momentum:
-            known = [name for name in ("betas", "momentum") if name in optimizer.defaults]
-            if not known:
+            names = [name for name in ("betas", "momentum") if name in optimizer.defaults]
+            if not names:
                 raise ValueError(
                     "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
                 )
-            self.momentum = known[0]
+            self.momentum = names[0]
         if last_epoch == -1:
             count = len(optimizer.param_groups)
             largest = listed("max_lr", max_lr, count)

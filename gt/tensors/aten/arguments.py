@@ -37,17 +37,17 @@ def parse(text: str, dtypes: Callable[[str], object]) -> tuple[Build, int]:
         raise ValueError(f"{text!r} are no arguments: {error.msg}") from None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"{text!r} are no arguments")  # noqa: TRY004 - what a text says
-    given = [_reader(node, dtypes) for node in call.args]
+    readers = [_reader(node, dtypes) for node in call.args]
     named = {str(word.arg): _reader(word.value, dtypes) for word in call.keywords}
     count = 1 + max((int(node.id[1:]) for node in ast.walk(call) if _is_operand(node)), default=-1)
     # Values without operands are read once.
     values = [
         None if _reads_operands(node) else read(())
-        for node, read in zip(call.args, given, strict=True)
+        for node, read in zip(call.args, readers, strict=True)
     ]
     places = [
         (place, read)
-        for place, (node, read) in enumerate(zip(call.args, given, strict=True))
+        for place, (node, read) in enumerate(zip(call.args, readers, strict=True))
         if _reads_operands(node)
     ]
 

@@ -31,14 +31,16 @@ class Line:
 @functools.cache
 def lines() -> dict[str, Line]:
     """Lines by overload."""
-    found = {}
+    lines_by_overload = {}
     for text in _FILE.read_text(encoding="ascii").splitlines():
         if not text.startswith("#"):
             match = _LINE.fullmatch(text)
             assert match is not None, text
             operands = tuple(match["left"].split(", "))
-            found[match["overload"]] = Line(operands, match["call"], match["test"] or "True")
-    return found
+            lines_by_overload[match["overload"]] = Line(
+                operands, match["call"], match["test"] or "True"
+            )
+    return lines_by_overload
 
 
 def saved_results(overload: str) -> tuple[int, ...]:

@@ -163,8 +163,8 @@ def _signature(
     )
     has_gradient = tuple(word != "none" for word in gradients)
     is_single = len(schema.results) == 1 and schema.results != ("[]",)
-    kept = [-1 - place for place in answer.get("keeps", ()) if place < 0]
-    hidden = tuple(place for place in kept if not has_gradient[place])
+    places = [-1 - place for place in answer.get("keeps", ()) if place < 0]
+    hidden = tuple(place for place in places if not has_gradient[place])
     return _Signature(
         schema, text, order, instruction, has_gradient, is_single=is_single, kept=hidden
     )
@@ -200,18 +200,18 @@ def _emit(signature: _Signature, operands: Sequence[Tensor]) -> Returned:
     if signature.is_single and (signature.has_gradient[0] or not results.requires_grad):
         return results
     listed = _listed(results)
-    kept = [
+    tensors = [
         result if has_gradient or not result.requires_grad else result.detach()
         for result, has_gradient in zip(listed, signature.has_gradient, strict=True)
     ]
     for place in signature.kept if any(x.requires_grad for x in listed) else ():
-        _core.keep(listed[place], kept[place])
+        _core.keep(listed[place], tensors[place])
     schema = signature.schema
     if signature.is_single:
-        return kept[0]
+        return tensors[0]
     if schema.results == ("[]",):
-        return tuple(kept)
-    return _result_type(schema.overload, schema.results)(*kept)
+        return tuple(tensors)
+    return _result_type(schema.overload, schema.results)(*tensors)
 
 
 def _listed(results: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -57,8 +57,8 @@ def _batch_norm_with_update(
     """native_batch_norm in training, and an empty tensor for the memory that some kernels keep."""
     from gt.nn.functional.batch import native_batch_norm
 
-    kept = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
-    return (*kept, _core.call("full", size=(0,), value=0, dtype=_core.uint8))
+    results = native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps)
+    return (*results, _core.call("full", size=(0,), value=0, dtype=_core.uint8))
 
 
 def _scaled_dot_product_flash_attention_for_cpu(

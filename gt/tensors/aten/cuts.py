@@ -51,7 +51,7 @@ def overloads() -> frozenset[str]:
 
 @functools.cache
 def _lines() -> dict[str, list[_Line]]:
-    found: dict[str, list[_Line]] = {}
+    lines: dict[str, list[_Line]] = {}
     for text in _FILE.read_text(encoding="ascii").splitlines():
         if text.startswith("#"):
             continue
@@ -60,8 +60,8 @@ def _lines() -> dict[str, list[_Line]]:
         name, _, value = (match["test"] or "").partition(" == ")
         condition = {name: ast.literal_eval(value)} if name else {}
         line = _Line(_values(match["given"]), _values(match["made"]), condition)
-        found.setdefault(match["overload"], []).append(line)
-    return found
+        lines.setdefault(match["overload"], []).append(line)
+    return lines
 
 
 def _values(text: str) -> tuple[_Value, ...]:
@@ -86,9 +86,9 @@ def cuts(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> list
         lines = [_Line((everything,) * len(shapes), (everything,) * len(results), {})]
     for line in lines:
         if all(named[name] == value for name, value in line.condition.items()):
-            found = _fitted(line, shapes, results, named)
-            if found is not None:
-                return found
+            numbers = _fitted(line, shapes, results, named)
+            if numbers is not None:
+                return numbers
     return []
 
 
@@ -112,17 +112,22 @@ def _fitted(
     if len(line.operands) != len(shapes) or len(line.results) != len(results):
         return None
     sizes: dict[str, int] = {}
-    made = [_letters(v, x, sizes, named) for v, x in zip(line.results, results, strict=True)]
+    result_letters = [
+        _letters(v, x, sizes, named) for v, x in zip(line.results, results, strict=True)
+    ]
     leading = {word for word in sizes if word.startswith("*")}
     pairs = [(v, x) for v, x in zip(line.operands, shapes, strict=True) if x is not None]
     if len({len(shape) for value, shape in pairs if value.names_dims}) > 1:
         return None  # a dimension counted from the front differs between operands
-    given = [_letters(value, shape, sizes, named) for value, shape in pairs]
+    operand_letters = [_letters(value, shape, sizes, named) for value, shape in pairs]
     if {word for word in sizes if word.startswith("*")} != leading:
         return None  # an operand broadcasts to another shape than the result's
-    if any(letters is None for letters in [*made, *given]):
+    if any(letters is None for letters in [*result_letters, *operand_letters]):
         return None
-    fitted = [letters or {} for letters in given], [letters or {} for letters in made]
+    fitted = (
+        [letters or {} for letters in operand_letters],
+        [letters or {} for letters in result_letters],
+    )
     return _numbers(*fitted, [value.is_added_once for value, _ in pairs])
 
 
@@ -153,8 +158,8 @@ def _letters(
     for dim, (word, size) in enumerate(zip(words, shape, strict=True)):
         if word == ".":
             continue
-        known = sizes.setdefault(word, size)
-        if known == size:
+        first_size = sizes.setdefault(word, size)
+        if first_size == size:
             letters[word] = dim
         elif size != 1 or not word.startswith("*"):
             return None

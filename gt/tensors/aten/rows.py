@@ -34,18 +34,18 @@ def call_row(name: str, aten: str, named: Mapping[str, object]) -> Returned:
     if operator not in schemas.known():
         raise NotSupported(f"{name}: not implemented for complex numbers")
     words = _OTHER_NAMES.get(name, {})
-    given = {words.get(word, word): value for word, value in named.items() if value is not None}
-    if named.get("keepdim") is False and "dim" not in given:
-        del given["keepdim"]  # the overload for all dimensions does not have it
+    arguments = {words.get(word, word): value for word, value in named.items() if value is not None}
+    if named.get("keepdim") is False and "dim" not in arguments:
+        del arguments["keepdim"]  # the overload for all dimensions does not have it
     first = next(iter(named), None)
-    number = None if first is None else given.get(first)
+    number = None if first is None else arguments.get(first)
     if first is not None and isinstance(number, bool | int | float | complex):
-        tensors = [value for value in given.values() if isinstance(value, Tensor)]
-        given[first] = _tensor_of(number, tensors)
+        tensors = [value for value in arguments.values() if isinstance(value, Tensor)]
+        arguments[first] = _tensor_of(number, tensors)
     try:
-        return call(operator, (), given)
+        return call(operator, (), arguments)
     except InvalidType as error:
-        if _is_bound(operator, given):
+        if _is_bound(operator, arguments):
             raise  # PyTorch's own error
         raise NotSupported(f"{name}: not implemented for complex numbers ({error})") from None
 

@@ -98,8 +98,8 @@ def of(name: str) -> tuple[Schema, ...]:
 
     For `name.overload` only that one; an overload without a name is `name.default`.
     """
-    found = [parsed(letters, text) for letters, text in _of(name)]
-    return tuple(sorted(found, key=_tensors))
+    overloads = [parsed(letters, text) for letters, text in _of(name)]
+    return tuple(sorted(overloads, key=_tensors))
 
 
 def _tensors(schema: Schema) -> int:

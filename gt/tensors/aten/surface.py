@@ -26,10 +26,10 @@ def install() -> None:
 
 def functions(letter: str, prefix: str = "") -> dict[str, Function]:
     """The functions of one of torch's namespaces, named without `prefix`."""
-    found = {name.removeprefix(prefix): name for name in schemas.names(letter)}
+    names = {name.removeprefix(prefix): name for name in schemas.names(letter)}
     return {
         title: as_function(name, factors_first(name, _function(name, title)))
-        for title, name in found.items()
+        for title, name in names.items()
     }
 
 

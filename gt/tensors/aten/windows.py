@@ -43,7 +43,7 @@ def overloads() -> frozenset[str]:
 
 @functools.cache
 def _lines() -> dict[str, _Line]:
-    found = {}
+    lines = {}
     for text in _FILE.read_text(encoding="ascii").splitlines():
         if not text.startswith("#"):
             overload, _, rest = text.partition(": ")
@@ -52,8 +52,8 @@ def _lines() -> dict[str, _Line]:
             condition = {name: ast.literal_eval(value)} if name else {}
             dimensions, kind, size, stride, padding, dilation, *added = rest.split(" ")
             words = (size, stride, padding, dilation, added[0] if added else "")
-            found[overload] = _Line(int(dimensions), _KINDS.index(kind), *words, condition)
-    return found
+            lines[overload] = _Line(int(dimensions), _KINDS.index(kind), *words, condition)
+    return lines
 
 
 def windows(schema: Schema, bound: Sequence[object], stated: Sequence[int]) -> list[int]:

@@ -50,8 +50,8 @@ class Fetcher:
         if not self._batches:
             return self._collate(self._dataset[index])  # type: ignore[arg-type,index] # one item
         assert isinstance(index, Sequence), index
-        if self._is_default and (found := _whole_batch(self._dataset, index)):
-            tensors, rows = found
+        if self._is_default and (batch := _whole_batch(self._dataset, index)):
+            tensors, rows = batch
             return [_taken(tensor, rows, self._held.get(id(tensor))) for tensor in tensors]
         return self._collate(items(self._dataset, index))
 

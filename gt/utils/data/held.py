@@ -59,21 +59,21 @@ def tensors(roots: Iterable[object]) -> list[Tensor]:
     References are attributes, container items, closures, and the module names that functions of the
     program use. Library code is skipped: it refers to no tensor of the program.
     """
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     seen: dict[int, object] = {}  # kept alive, so that no other object gets the same id
     level = list(roots)
     while level:
         fresh = {id(one): one for one in level if type(one) not in _CLOSED}
-        for known in fresh.keys() & seen.keys():
-            del fresh[known]
+        for key in fresh.keys() & seen.keys():
+            del fresh[key]
         seen |= fresh
-        found += [one for one in fresh.values() if isinstance(one, Tensor)]
+        result += [one for one in fresh.values() if isinstance(one, Tensor)]
         plain = [one for one in fresh.values() if type(one) in _PLAIN]
         level = gc.get_referents(*plain)  # all at once: a dataset may list a million files
         for one in fresh.values():
             if type(one) not in _PLAIN:
                 level.extend(_next(one))
-    return found
+    return result
 
 
 def _next(one: object) -> Iterable[object]:
@@ -98,11 +98,11 @@ def _named(function: types.FunctionType) -> list[object]:
         code = nested.pop()
         names.update(code.co_names)
         nested.extend(part for part in code.co_consts if isinstance(part, types.CodeType))
-    found = [function.__globals__[name] for name in names if name in function.__globals__]
-    for one in list(found):
+    values = [function.__globals__[name] for name in names if name in function.__globals__]
+    for one in list(values):
         if isinstance(one, types.ModuleType) and _is_of_program(one.__name__):
-            found += [vars(one)[name] for name in names if name in vars(one)]
-    return found
+            values += [vars(one)[name] for name in names if name in vars(one)]
+    return values
 
 
 @functools.cache

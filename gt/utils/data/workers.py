@@ -114,12 +114,12 @@ class Workers:
         ready = links.wait([*self._connections, *sentinels], timeout)
         come = [one for one in ready if isinstance(one, Connection)]
         try:
-            found = [parcels.receive(one) for one in come]
+            results = [parcels.receive(one) for one in come]
         except (EOFError, OSError):
             self._raise_dead()
-        if ready and not found:
+        if ready and not results:
             self._raise_dead()
-        return found
+        return results
 
     def _raise_dead(self) -> NoReturn:
         """Raise RuntimeError for the workers that have ended; the first of them gives
@@ -254,10 +254,10 @@ class Batches:
         return next(worker for worker in self._cycle if worker in self._active)
 
     def _receive(self) -> None:
-        found = self._workers.receive(self._timeout or None)
-        if not found:
+        results = self._workers.receive(self._timeout or None)
+        if not results:
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
-        for parcel in found:
+        for parcel in results:
             if parcel.round == self._round:
                 self._made[parcel.number] = parcel
             else:

@@ -123,19 +123,19 @@ def compile_into(
         if done is not None:
             return done
         with _scratch(folder / f"{name}.tmp") as scratch:
-            made = scratch / "helper.so"
+            output = scratch / "helper.so"
             # The libraries come last: some linkers drop those that nothing before them needs.
             source = str(HERE / "aten.cpp")
             try:
-                _run([*command, source, "-o", str(made), *LIBRARIES], scratch, is_wanted)
+                _run([*command, source, "-o", str(output), *LIBRARIES], scratch, is_wanted)
             except RuntimeError as error:
                 (folder / f"{name}.failed").write_text(str(error), encoding="utf-8")
                 raise
             facts = scratch / "helper.json"
-            facts.write_text(json.dumps(_facts(name, made.read_bytes())), encoding="utf-8")
-            made.chmod(0o700)
+            facts.write_text(json.dumps(_facts(name, output.read_bytes())), encoding="utf-8")
+            output.chmod(0o700)
             # The last file written shows that the others are complete.
-            made.replace(folder / f"{name}.so")
+            output.replace(folder / f"{name}.so")
             facts.replace(folder / f"{name}.json")
     (folder / f"{name}.failed").unlink(missing_ok=True)
     return folder / f"{name}.so"

@@ -19,7 +19,7 @@ using at::Tensor;
 // Bools that are repeated, at least: of fewer a loop is over before it is begun.
 constexpr int64_t PERIOD_MIN = 64;
 
-// What is chosen: a tensor, or a number as one element.
+// An operand that is chosen from: a tensor, or a number as one element.
 struct Chosen {
   const c10::TensorImpl* tensor = nullptr;
   uint64_t number = 0;
@@ -76,7 +76,7 @@ bool is_larger(const c10::TensorImpl* one, const c10::TensorImpl* other) {
   return one->numel() != other->numel() ? one->numel() > other->numel() : one->dim() > other->dim();
 }
 
-// Whether it has the last sizes of `like`, and is repeated over the others.
+// True if the condition has the last sizes of `like`, and is repeated over the others.
 bool is_repeated(const c10::TensorImpl& condition, const c10::TensorImpl& like) {
   at::IntArrayRef own = condition.sizes();
   at::IntArrayRef sizes = like.sizes();

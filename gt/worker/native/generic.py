@@ -18,7 +18,7 @@ from gt.worker import torch_aten, torch_backward, torch_own
 from gt.worker.native.program import OF_KERNEL, RESULTS_MAX, TENSOR, NotFittingError, Program
 
 ROWS = ("aten", "aten_vjp")
-# What stands among GT's own operators and is one of PyTorch's here, too.
+# Operators that are among GT's own and are PyTorch's here, too.
 _PLAIN = torch_own.CHECKED | torch_own.CUT
 # GT's own operators that kernels of GT's own run (csrc/table), and their gradients.
 _KERNELS = frozenset(
@@ -26,7 +26,7 @@ _KERNELS = frozenset(
     for name in ("attention", "lstm_layer", "gru_layer", "rnn_layer")
     for suffix in ("", "_backward")
 )
-# Where the attribute `part` stands among those that a row may leave out.
+# Index of the attribute `part` among those that a row may leave out.
 _PART = 3
 
 
@@ -99,11 +99,11 @@ class _Writer:
             raise NotFittingError
         schema = _schema(name, variant)
         build, count = arguments.parse(text, torch_aten.dtype_named)
-        given, named = build([_Place(place) for place in range(count)])
+        args, named = build([_Place(place) for place in range(count)])
         positional = [one.name for one in schema.arguments if not one.kwarg_only]
-        if len(given) > len(positional):
+        if len(args) > len(positional):
             raise NotFittingError
-        values = {**dict(zip(positional, given, strict=False)), **named}
+        values = {**dict(zip(positional, args, strict=False)), **named}
         if not values.keys() <= {one.name for one in schema.arguments}:
             raise NotFittingError
         for formal in schema.arguments:
@@ -115,9 +115,9 @@ class _Writer:
         """An operator of GT's own, whose arguments are all in their order."""
         (schema,) = schemas.of(overload)
         build, count = arguments.parse(text, torch_aten.dtype_named)
-        given, named = build([_Place(place) for place in range(count)])
+        args, named = build([_Place(place) for place in range(count)])
         names = [one.name for one in schema.arguments]
-        values = {**dict(zip(names, given, strict=False)), **named}
+        values = {**dict(zip(names, args, strict=False)), **named}
         for name in names:
             self._own_argument(values.get(name))
         for place in self.program.kernel_alone(overload):
@@ -147,7 +147,7 @@ class _Writer:
             self._own_gradients(name, call, plan)
             return
         self._require(ast.parse(plan.line.condition, mode="eval").body, plan)
-        # Of complex numbers the operator runs again.
+        # The program is for real numbers: for complex ones Python runs the operator again.
         for place, kind in enumerate(self._kinds):
             if kind == TENSOR:
                 self.program.guard("real", place)
@@ -155,16 +155,16 @@ class _Writer:
         for node, formal in zip(call.args, schema.arguments, strict=True):
             self._expression(node, formal, plan)
         places = self.program.call(name, "")
-        for kept in plan.kept:
-            self._result(places[kept])
+        for result in plan.kept:
+            self._result(places[result])
 
     def _own_gradients(self, name: str, call: ast.Call, plan: torch_backward.Plan) -> None:
         """A backward operator of GT's own, which itself asks what a line's condition does."""
         for node in call.args:
             self._own_argument(_read(node, plan))
         places = self.program.kernel_alone(name)
-        for kept in plan.kept:
-            self._result(places[kept])
+        for result in plan.kept:
+            self._result(places[result])
 
     def _state(self, results: Sequence[int]) -> None:
         """Ends the program: its results are as the instruction states them."""
@@ -238,7 +238,7 @@ class _Writer:
 
 
 def _schema(name: str, variant: str) -> torch._C.FunctionSchema:
-    """Of an operator all of whose results are tensors, and which ATen's dispatcher has."""
+    """Schema of an operator all of whose results are tensors, and which ATen's dispatcher has."""
     overload = f"aten::{name}.{variant}" if variant else f"aten::{name}"
     if not torch._C._dispatch_has_kernel(overload):  # noqa: SLF001  TorchScript has it alone
         raise NotFittingError

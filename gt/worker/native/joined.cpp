@@ -14,7 +14,7 @@ namespace gt {
 
 namespace {
 
-// Of a chain; operands of a step, and the numbers that it is told by.
+// Steps of a chain at most; operands of a step at most, and the numbers that describe it.
 constexpr size_t STEPS_MAX = CHAIN_STEPS_MAX;
 constexpr size_t SIDES = 3;
 constexpr size_t NUMBERS = 1 + 2 * SIDES;
@@ -51,7 +51,7 @@ at::Tensor joined_product(const JoinedStep* steps) {
   return run_kernel(product->kernel.entry, input, results) ? results[0].toTensor() : at::Tensor();
 }
 
-// What a call is in a chain: the kernel's operator, and its operands as arguments of the call.
+// A call as a step of a chain: the kernel's operator, and its operands as arguments of the call.
 struct Form {
   ChainCode code;
   std::array<uint8_t, SIDES> arguments;
@@ -169,7 +169,7 @@ class Chain {
     ++count_;
   }
 
-  // How many steps have run, at least so many or none, with `out` the result.
+  // Runs steps and returns how many have run, `least` or more or none, with `out` the result.
   size_t run(at::Tensor& out, size_t least, at::ScalarType dtype = at::kFloat) {
     if (count_ < least) return 0;
     if (over_ && (impl_of(*over_)->dtype() != caffe2::TypeMeta::Make<float>() ||
@@ -214,7 +214,7 @@ class Chain {
   std::array<double, 2 + NUMBERS * STEPS_MAX> numbers_{};
   size_t count_ = 0;
   size_t tensors_ = 0;
-  // Of the step that is being pushed.
+  // The count of tensors with those of the step that is being pushed, and the step's numbers.
   size_t tensors_new_ = 0;
   double* numbers_new_ = nullptr;
   const c10::TensorImpl* largest_ = nullptr;
@@ -296,7 +296,7 @@ size_t push_long(Chain& chain, const Call& call, const Operand* operands) {
     case Small::Sub:
     case Small::Mul:
     case Small::Div: {
-      // Of float32 alone ATen has vectors; a mask it casts by one element after the other.
+      // ATen has vectors for float32 alone; it casts a mask one element after the other.
       bool is_masked = (is_of(operand(0), at::kFloat) && is_of(operand(1), at::kBool)) ||
                        (is_of(operand(0), at::kBool) && is_of(operand(1), at::kFloat));
       return is_masked && chain.push(call, operands, 0) ? 1 : 0;
@@ -359,7 +359,7 @@ at::Tensor compared(ChainCode code, const Operand& lhs, const Operand& rhs) {
   return out;
 }
 
-// Of what chains do not take, whose numbers are float32.
+// Runs a call that chains, whose numbers are float32, do not take.
 at::Tensor run_alone(const Call& call, const Operand* operands) {
   if (call.small == Small::Where || call.small == Small::MaskedFill) return chosen(call, operands);
   std::optional<ChainCode> code = comparison_of(call.small);

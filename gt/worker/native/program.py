@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import torch
 
-# What an operand is, as crates/python/src/worker/native/abi.rs counts; `ATTRIBUTE`: a number of the
+# Kinds of operands, as crates/python/src/worker/native/abi.rs counts; `ATTRIBUTE`: a number of the
 # instruction's that each run is given.
 ABSENT, TENSOR, ATTRIBUTE = 0, 1, -1
 RESULTS_MAX = 8  # of a program; crates/python/src/worker/native/programs.rs
-# Where an argument comes from, as program.h counts.
+# Sources of arguments, as program.h counts.
 _OPERAND, _WRAPPED, _TEMPORARY, _LIST, _OPTIONAL_LIST, _DTYPE_OF = range(1, 7)
-# What ATen has no operator for, or a slower one: arguments in, one tensor out.
+# Functions that ATen has no operator for, or a slower one: arguments in, one tensor out.
 BUILTINS = {"contiguous": 1, "placeholder": 2, "reshape": 3}
 # The type of a kernel's argument: what it takes, it says itself (csrc/table).
 OF_KERNEL = "argument of a kernel"
@@ -33,7 +33,7 @@ class Program:
         self._count = 0
 
     def free(self) -> None:
-        """Of a program that nobody gets."""
+        """Frees a program that nobody gets."""
         self._library.gt_program_free(self.address)
 
     def guard(self, what: str, place: int, value: int = 0) -> None:
@@ -127,7 +127,7 @@ class Program:
         return self._results_of(count)
 
     def built_in(self, name: str) -> range:
-        """The same for what ATen has no operator for."""
+        """Calls a function of `BUILTINS` as `call` does an operator; the place of its result."""
         self._library.gt_builtin(self.address, BUILTINS[name])
         return self._results_of(1)
 
@@ -156,7 +156,7 @@ class Program:
         return range(self._count - count, self._count)
 
     def results(self) -> None:
-        """What has been pushed are the program's results."""
+        """Makes all that has been pushed the program's results."""
         self._library.gt_results(self.address)
 
     def state(self, dtype: torch.dtype, sizes: Sequence[int], operands: int) -> None:

@@ -15,9 +15,9 @@ namespace gt {
 
 namespace {
 
-// Where ATen's vectors have made up for its preparations.
+// Elements beyond which ATen's vectors have made up for its preparations.
 constexpr int64_t ELEMENTS_MAX = 2048;
-// Of these there is no loop for a few numbers.
+// The first of the operators that have no loop for a few numbers.
 constexpr Small FIRST_LONG = Small::IsNan;
 
 struct Name {
@@ -62,7 +62,7 @@ bool is_constant(const Argument& argument, int64_t value) {
          argument.constant.toInt() == value;
 }
 
-// What an operand is: `count` numbers from `data` on, or the number itself.
+// An operand as the loops read it: `count` numbers from `data` on, or the number itself.
 struct Side {
   const c10::TensorImpl* tensor = nullptr;
   const void* data = nullptr;
@@ -212,7 +212,7 @@ void run_as(Small small, const Side& lhs, const Side& rhs, void* out, int64_t co
   compute<T>(small, lhs, rhs, static_cast<T*>(out), count);
 }
 
-// Whether both are of one dtype, which is the result's before a comparison, and of one shape or one
+// True if both are of one dtype, which is the result's before a comparison, and of one shape or one
 // element.
 bool agree(const Side& lhs, const Side& rhs) {
   if (lhs.tensor == nullptr || rhs.tensor == nullptr) return true;
@@ -239,7 +239,8 @@ Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& argum
     for (size_t i = 0; i < known.operands; ++i) {
       if (!is_given(arguments[i])) return Small::None;
     }
-    // Of add and sub the factor of the second operand, of threshold_backward the threshold.
+    // The argument behind is the second operand's factor for add and sub, the threshold for
+    // threshold_backward.
     int64_t neutral = known.small == Small::ReluBackward ? 0 : 1;
     for (size_t i = known.operands; i < arguments.size(); ++i) {
       if (!is_constant(arguments[i], neutral)) return Small::None;

@@ -125,9 +125,9 @@ def ready(request: _Request | None = None) -> ctypes.PyDLL:
         UnavailableError: there is none.
     """
     with contextlib.suppress(UnavailableError):  # built for an older system, say: compile here
-        found = build.library(PREBUILT, _key(PREBUILT.name), is_installed=True)
-        if found is not None:
-            return _tried(found)
+        path = build.library(PREBUILT, _key(PREBUILT.name), is_installed=True)
+        if path is not None:
+            return _tried(path)
     return _tried(_file(request or _Request()))
 
 
@@ -197,13 +197,13 @@ def _compiler() -> str:
 def _file(request: _Request) -> pathlib.Path:
     compiler = _compiler()
     folder, name = config.cache_folder() / "aten", _key(_version_of(compiler))
-    found = build.library(folder, name)
-    if found is None:
+    path = build.library(folder, name)
+    if path is None:
         _build(folder, name, compiler, request)
-        found = build.library(folder, name)
-    if found is None:
+        path = build.library(folder, name)
+    if path is None:
         raise UnavailableError(f"{folder}/{name}.so is not what was written")
-    return found
+    return path
 
 
 def _version_of(compiler: str) -> str:

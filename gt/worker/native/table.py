@@ -55,7 +55,7 @@ def _line(row: str, head: re.Match[str], body: str) -> Line:
 @functools.cache
 def lines() -> dict[str, list[Line]]:
     """The lines of rows.txt by row, in the file's order."""
-    found: dict[str, list[Line]] = {}
+    lines_by_row: dict[str, list[Line]] = {}
     text = [line for line in _FILE.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
     for block in re.split(r"\n(?=\S)", "\n".join(line for line in text if line.strip())):
         first, _, rest = block.partition("\n")
@@ -64,5 +64,5 @@ def lines() -> dict[str, list[Line]]:
             raise ValueError(f"rows.txt: {first}")
         body = head["body"].strip() or "\n".join(line.strip() for line in rest.splitlines())
         for row in head["rows"].split():
-            found.setdefault(row, []).append(_line(row, head, body))
-    return found
+            lines_by_row.setdefault(row, []).append(_line(row, head, body))
+    return lines_by_row

@@ -46,8 +46,8 @@ class Trial:
         """
         single = [one for one in operands if not isinstance(one, (list, tuple))]
         listed = [one for many in operands if isinstance(many, (list, tuple)) for one in many]
-        given = [self._argument(one) for one in [*single, *listed]]
-        kinds = [one.kind for one in given]
+        arguments = [self._argument(one) for one in [*single, *listed]]
+        kinds = [one.kind for one in arguments]
         bound = self.binder.bind(row, kinds[: len(single)], kinds[len(single) :], over, attributes)
         if bound is None:
             return None
@@ -55,9 +55,9 @@ class Trial:
         for place, attribute in enumerate(attributes):
             if changing >> place & 1:
                 assert isinstance(attribute, (int, float)), attribute
-                given.append(self._argument(attribute))
-        results = self._results(program, given)
-        for one in given:
+                arguments.append(self._argument(attribute))
+        results = self._results(program, arguments)
+        for one in arguments:
             if one.kind == 1:
                 self.helper.gt_release(one.bits)
         self.helper.gt_program_free(program)

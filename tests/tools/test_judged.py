@@ -1,0 +1,70 @@
+"""`tools/judged.py`: a check is left out only where nothing that it reads has changed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import judged  # noqa: E402 - after the path
+
+RECIPES = """
+cuda:
+    true
+
+sanitize:
+    true
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with the inputs of both checks."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "justfile").write_text(RECIPES)
+    (tmp_path / "tools").mkdir()
+    for folder in ("csrc/cuda", "csrc/cpu", "tests/kernels"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "file").write_text("one")
+    return tmp_path
+
+
+def test_a_check_without_a_record_runs(checkout: Path) -> None:
+    assert not judged.is_judged("cuda", checkout)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "changed"),
+    [
+        ("csrc/cuda/file", "two", {"cuda", "sanitize"}),
+        ("csrc/cuda/new", "", {"cuda", "sanitize"}),
+        ("csrc/cpu/file", "two", {"sanitize"}),
+        ("tests/kernels/file", "two", {"sanitize"}),
+        ("justfile", RECIPES.replace("cuda:\n    true", "cuda:\n    false"), {"cuda"}),
+        ("other", "two", set()),
+    ],
+)
+def test_it_runs_again_where_an_input_changes(
+    checkout: Path, name: str, text: str, changed: set[str]
+) -> None:
+    judged.record("cuda", checkout)
+    judged.record("sanitize", checkout)
+    assert all(judged.is_judged(check, checkout) for check in judged.INPUTS)
+    (checkout / name).write_text(text)
+    runs = {check for check in judged.INPUTS if not judged.is_judged(check, checkout)}
+    assert runs == changed
+
+
+def test_a_file_that_is_gone_is_a_change(checkout: Path) -> None:
+    judged.record("cuda", checkout)
+    (checkout / "csrc/cuda/file").unlink()
+    assert not judged.is_judged("cuda", checkout)
+
+
+def test_every_input_exists_and_its_recipe_records_it() -> None:
+    for check, inputs in judged.INPUTS.items():
+        assert all((ROOT / name).exists() for name in inputs)
+        recipe = judged.output("just", "--show", check).decode().splitlines()
+        assert recipe[-1].split() == ["python", "tools/judged.py", "--record", check]

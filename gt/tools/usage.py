@@ -53,5 +53,5 @@ def show(address: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def _cell(value: str | int | float | None) -> str:
+def _cell(value: str | float | None) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -134,7 +134,7 @@ def test_a_changed_policy_is_taken_and_a_broken_one_is_not(shared: Shared) -> No
     shared.change("users:\n  ada: {memory: 20 MiB}\n")
     assert float(shared.run("ada", code)) == 12.0 * ROWS
     shared.change("users:\n  ada: {memroy: 10 MiB}\n")
-    line = f"{shared.policy}:2: unknown key \"memroy\"; did you mean memory?"
+    line = f'{shared.policy}:2: unknown key "memroy"; did you mean memory?'
     assert line in shared.cluster.log
     assert float(shared.run("ada", code)) == 12.0 * ROWS
 
@@ -209,8 +209,8 @@ def test_usage_is_a_table(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("users: {ada: {wieght: 3}}\n", ":1: unknown key \"wieght\"; did you mean weight?"),
-        ("default:\n  memory: much\n", ":2: memory: \"much\" is not a size"),
+        ("users: {ada: {wieght: 3}}\n", ':1: unknown key "wieght"; did you mean weight?'),
+        ("default:\n  memory: much\n", ':2: memory: "much" is not a size'),
         (None, "cannot read the policy"),
     ],
 )
@@ -239,7 +239,8 @@ def test_users_whom_no_token_names_are_warned_of(tmp_path: Path) -> None:
 
 
 def test_the_schema_and_the_dispatcher_know_the_same_keys() -> None:
-    schema = json.loads((Path(__file__).parents[2] / "docs" / "policy.schema.json").read_text(encoding="utf-8"))
+    path = Path(__file__).parents[2] / "docs" / "policy.schema.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
     assert schema["additionalProperties"] is False
     assert set(schema["properties"]) == {"default", "users"}
     user = schema["$defs"]["user"]

@@ -24,7 +24,7 @@ struct Usage {
     byte_seconds: f64,
 }
 
-/// ClusterPolicy and usage by user.
+/// The policy, and usage by user.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     policy: ClusterPolicy,

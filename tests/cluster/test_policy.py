@@ -159,6 +159,28 @@ def test_a_session_too_many_is_refused(shared: Shared) -> None:
     until(lambda: shared.client("bob", "gt.ones(1).item()").wait() == 0)
 
 
+def test_to_attach_to_a_session_that_waits_is_no_session_more(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.change("users:\n  bob: {sessions: 1, memory: 10 MiB}\n")
+    monkeypatch.setenv("GT_TOKEN", "key-of-bob")
+
+    def attached(name: str, code: str) -> "subprocess.CompletedProcess[str]":
+        code = f"import gt\ngt.connect({shared.cluster.address!r}, session={name!r})\n{code}"
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+
+    kept = f"gt.publish(gt.ones(8, {ROWS}), 'x')"
+    assert attached("exp1", kept).returncode == 0
+    until(lambda: "is detached" in shared.cluster.log)
+    more = attached("exp2", "")
+    assert more.returncode != 0
+    assert "allows 1 sessions of user bob at once" in more.stderr
+    # The published value counts, and the error calls the session by its name.
+    full = attached("exp1", f"gt.ones(4, {ROWS}).sum().item()")
+    assert 'this session, "exp1", 8.0 MiB' in full.stderr
+
+
 def test_both_of_two_users_with_weights_get_on(shared: Shared) -> None:
     shared.change("users:\n  ada: {weight: 1}\n  bob: {weight: 3}\n")
     code = """

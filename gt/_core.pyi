@@ -1591,7 +1591,7 @@ def published(name: str, index: _int, shape: _Dims, dtype: _DtypeArg) -> Tensor:
 def published_names() -> str:
     """The session's names, as the dispatcher describes them."""
 def session_request(action: str, name: str) -> str:
-    """Asks the dispatcher for the named sessions (`list`), or to take one from its client (`detach`) or end it (`end`); returns its answer."""
+    """Asks the dispatcher for the named sessions (`list`) or what users have used (`usage`), or to take a session from its client (`detach`) or end it (`end`); returns its answer."""
 def session_counters() -> dict[str, _int]:
     """Counters that the dispatcher keeps for this session; empty where there is no session. Asks the dispatcher."""
 def numbered() -> _int:

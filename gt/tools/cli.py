@@ -26,13 +26,15 @@ OWN = {
     "down": ("gt.launch.command", "down", "end a cluster of gt up"),
     "worker": ("gt.worker.__main__", "main", "one worker, or several; as python -m gt.worker"),
 }
-# Subcommands for named sessions, with their summaries.
+# Subcommands for sessions and their users, with their summaries.
 SESSIONS = {
     "sessions": "the named sessions: who has them, what they hold, how long they stay",
+    "usage": "by user: sessions, weight, bytes and quota, device seconds, byte hours",
     "attach": "what a named session holds, and a Python prompt in it",
     "detach": "take a named session from its client; it stays for its lease",
     "kill": "end a named session, with all that it holds",
 }
+LISTS = ("sessions", "usage")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     for name, summary in SESSIONS.items():
         session = commands.add_parser(name, help=summary)
-        if name == "sessions":
+        if name in LISTS:
             session.add_argument("--json", action="store_true", help="one JSON object a line")
         else:
             session.add_argument("name", help="the session, as gt.connect(address, session=NAME)")
@@ -130,8 +132,10 @@ def count(word: str) -> int:
 
 
 def _sessions(options: argparse.Namespace) -> int:
-    from gt.tools import sessions
+    from gt.tools import sessions, usage
 
+    if options.command == "usage":
+        return usage.show(options.address, as_json=options.json)
     if options.command == "sessions":
         return sessions.show(options.address, as_json=options.json)
     if options.command == "attach":

@@ -42,7 +42,7 @@ def rows() -> list[Row]:
 
 def show(address: str | None, *, as_json: bool) -> int:
     """Print the named sessions, one a line."""
-    where = _connect(address)
+    where = connect(address)
     try:
         listed = rows()
         if as_json:
@@ -60,9 +60,14 @@ def show(address: str | None, *, as_json: bool) -> int:
 def text(listed: list[Row]) -> str:
     """A table with a line for each session."""
     lines = [list(COLUMNS), *(_cells(row) for row in listed if "more" not in row)]
+    more = [f"and {row['more']} more" for row in listed if "more" in row]
+    return "\n".join(aligned(lines) + more)
+
+
+def aligned(lines: list[list[str]]) -> list[str]:
+    """The lines of a table, with columns of one width."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-    return "\n".join(table + [f"and {row['more']} more" for row in listed if "more" in row])
+    return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
 
 
 def _cells(row: Mapping[str, str | int | bool | None]) -> list[str]:
@@ -76,7 +81,7 @@ def _cells(row: Mapping[str, str | int | bool | None]) -> list[str]:
 
 def change(address: str | None, action: str, name: str) -> int:
     """Take a session from its client, or end it with all that it holds."""
-    _connect(address)
+    connect(address)
     try:
         answer = _core.session_request(action, name)
     finally:
@@ -90,7 +95,7 @@ def change(address: str | None, action: str, name: str) -> int:
 
 def attach(address: str | None, name: str) -> int:
     """Attach to a session that exists, print what it holds, and open a Python prompt."""
-    where = _connect(address)
+    where = connect(address)
     try:
         own = [str(row["session"]) for row in rows() if row.get("is_own")]
     finally:
@@ -110,7 +115,8 @@ def attach(address: str | None, name: str) -> int:
     return 0
 
 
-def _connect(address: str | None) -> str:
+def connect(address: str | None) -> str:
+    """Connect to a dispatcher, by default GT_ADDRESS's; returns its address."""
     where = address or config.session_options().address or top.ADDRESS
     gt.connect(where)
     return where

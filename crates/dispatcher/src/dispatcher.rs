@@ -7,6 +7,7 @@ mod estimate;
 mod fast_path;
 mod named;
 pub(crate) mod probe;
+mod quota;
 mod recovery;
 mod untrusted;
 
@@ -22,12 +23,15 @@ use recovery::Suspects;
 use std::collections::BTreeMap;
 
 pub use named::{NamedSummary, SessionRefusal};
+pub use quota::UserHolding;
 
 /// All state of one dispatcher.
 pub struct Dispatcher {
     sessions: BTreeMap<SessionId, Session>,
     /// Sessions that outlive their clients, by name.
     named: BTreeMap<Box<str>, Named>,
+    /// Bytes that users may hold; users without an entry may hold any number.
+    quotas: BTreeMap<Box<str>, u64>,
     next_session: u32,
     /// Instructions that were running when their worker died.
     suspects: Suspects,
@@ -49,6 +53,7 @@ impl Dispatcher {
         Self {
             sessions: BTreeMap::new(),
             named: BTreeMap::new(),
+            quotas: BTreeMap::new(),
             next_session: 1,
             suspects: Suspects::default(),
             core: Core::new(config),
@@ -132,11 +137,19 @@ impl Dispatcher {
         known: Option<&[Meta]>,
         sink: &mut dyn Sink,
     ) -> Result<(), ClientFault> {
+        let kind = instruction.op.info().kind();
+        let refusal = match kind {
+            Kind::Compute => self.over_quota(session, instruction, known),
+            Kind::Control | Kind::Collective => None,
+        };
         let mut planner = self.planner(session, sink).ok_or(ClientFault::NoSession { session })?;
-        match instruction.op.info().kind() {
+        match kind {
             Kind::Control => planner.control(instruction),
             Kind::Collective => Err(ClientFault::NotForClients { op: instruction.op }),
-            Kind::Compute => planner.define(instruction, known),
+            Kind::Compute => match refusal {
+                Some(text) => planner.refuse(instruction, text),
+                None => planner.define(instruction, known),
+            },
         }
     }
 

@@ -29,7 +29,7 @@ mod workers;
 
 pub use cost::{CostModel, CostModelError, LinkCost, Links};
 pub use dispatcher::probe::{Measured, Probe};
-pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal};
+pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal, UserHolding};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use lineage::{Lineage, Remake, WantedValues};
 pub use planner::Config;

@@ -17,6 +17,7 @@ mod decompose;
 mod inputs;
 mod operands;
 mod place;
+mod quota;
 mod reduce;
 mod replay;
 mod results;

@@ -232,13 +232,13 @@ impl<'p> Planner<'p> {
     /// Marks an instruction's results as failed, with itself as the root cause, and tells the
     /// client.
     pub fn fail(&mut self, instruction: &Instruction<'_>, error: &RuleError) {
-        let failure = self.report(RootCause {
-            number: self.number,
-            class: error.class.into(),
-            op: instruction.op,
-            site: instruction.tag,
-            text: error.text.clone(),
-        });
+        self.fail_with(instruction, error.class.into(), error.text.clone());
+    }
+
+    /// [`Self::fail`] with a class that rules do not have.
+    pub fn fail_with(&mut self, instruction: &Instruction<'_>, class: FailureClass, text: String) {
+        let (number, op, site) = (self.number, instruction.op, instruction.tag);
+        let failure = self.report(RootCause { number, class, op, site, text });
         self.inherit(instruction, &failure);
     }
 

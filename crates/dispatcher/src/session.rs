@@ -57,6 +57,10 @@ pub(crate) struct Session {
     pub reductions: Reductions,
     pub traffic: TrafficStats,
     pub published: Published,
+    /// User that the session belongs to; `None` where nobody has said so.
+    pub user: Option<Arc<str>>,
+    /// Bytes that the session may hold during its turn; the largest number without a quota.
+    pub allowance: u64,
     live_values: usize,
     live_bytes: u64,
 }
@@ -78,6 +82,8 @@ impl Session {
             reductions: Reductions::default(),
             traffic: TrafficStats::default(),
             published: Published::default(),
+            user: None,
+            allowance: u64::MAX,
             live_values: 0,
             live_bytes: 0,
         }
@@ -119,6 +125,12 @@ impl Session {
 
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes
+    }
+
+    /// Returns true if the session may not hold so many bytes more.
+    #[inline]
+    pub fn exceeds(&self, bytes: u64) -> bool {
+        self.live_bytes.saturating_add(bytes) > self.allowance
     }
 
     /// The next number of the stream, for an instruction from call site `site`.

@@ -76,6 +76,11 @@ impl ServedClient {
         self.waits_for_worker || self.held_back
     }
 
+    /// Workers that its last instructions went to.
+    pub fn workers(&self) -> &[WorkerIndex] {
+        &self.workers
+    }
+
     /// Passes the client's next instructions to the core; returns true if there were any.
     pub fn quantum(
         &mut self,
@@ -99,6 +104,7 @@ impl ServedClient {
         if self.held_back {
             return Ok(false);
         }
+        dispatcher.begin_turn(self.session);
         let (words, slab) = self.inbound.unread_and_slab();
         if names_slab(words) && !outbox.has_free_slot(&self.workers) {
             self.held_back = true;

@@ -6,7 +6,9 @@
 //! [`EventLoop::sleep`].
 
 mod sessions;
+mod usage;
 
+use crate::accounts::Accounts;
 use crate::client::{Breach, ServedClient};
 use crate::death;
 use crate::leases::Leases;
@@ -19,6 +21,7 @@ use crate::waker::Waker;
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{self, FromWorker, Peer, ToClient, ToWorker};
 use gt_protocol::wire::cut;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +42,8 @@ pub(crate) struct EventLoop {
     pub(crate) outbox: Outbox,
     /// Leases of named sessions.
     pub(crate) leases: Leases,
+    /// Policy and usage by user.
+    pub(crate) accounts: Accounts,
     /// Clients in the order of their turns.
     clients: Vec<ServedClient>,
     workers: BTreeMap<WorkerIndex, Inbound>,
@@ -61,10 +66,12 @@ impl EventLoop {
         let sleeper = EpollSleeper::new(&*waker)?;
         let (clients, workers) = (Vec::new(), BTreeMap::new());
         let (turn, leases) = (0, Leases::new(Duration::ZERO));
+        let accounts = Accounts::new(None);
         Ok(Self {
             dispatcher,
             outbox,
             leases,
+            accounts,
             clients,
             workers,
             events,
@@ -80,6 +87,11 @@ impl EventLoop {
         Self { leases, ..self }
     }
 
+    /// Sets the policy, which limits nobody by default.
+    pub fn with_accounts(self, accounts: Accounts) -> Self {
+        Self { accounts, ..self }
+    }
+
     /// Runs until it is told to stop.
     pub fn run(mut self) -> Result<(), SleepError> {
         // A woken thread that waited for its slice showed as 1.5 ms (p99) in another user's short
@@ -89,6 +101,9 @@ impl EventLoop {
         let mut busy_at = Instant::now();
         loop {
             let now = Instant::now();
+            if self.accounts.is_due(now) {
+                self.count(now);
+            }
             let Some(mut progress) = self.receive_events() else { break };
             progress |= self.serve_workers();
             progress |= self.outbox.flush();
@@ -138,6 +153,7 @@ impl EventLoop {
                     self.add_worker(index, link, &introductions);
                 }
                 NetEvent::WorkerGone { index, reason } => self.lose_worker(index, &reason),
+                NetEvent::Policy(policy) => self.set_policy(policy),
                 NetEvent::Stop => return None,
             }
         }
@@ -256,8 +272,13 @@ impl EventLoop {
         let count = self.clients.len();
         let (mut progress, mut next, mut breaches) = (false, None, Vec::new());
         let mut requests = Vec::new();
-        for step in 0..count {
-            let place = (self.turn + step) % count;
+        let mut order: SmallVec<[usize; 16]> =
+            (0..count).map(|step| (self.turn + step) % count).collect();
+        if load != Load::One {
+            self.set_weights(now);
+            self.sort_by_lead(&mut order, now);
+        }
+        for place in order {
             let Some(client) = self.clients.get_mut(place) else { continue };
             match client.quantum(now, load, &mut self.dispatcher, &mut self.outbox) {
                 Ok(some) => progress |= some,

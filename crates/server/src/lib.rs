@@ -4,6 +4,7 @@
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - [`death`]: texts about a worker that has ended.
+//! - `policy`: the file of weights and limits by user; `accounts`: who uses how much.
 //! - `leases`: sessions that outlive their clients.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
 //! - [`Backlog`]: words on their way to a ring or a channel that is full, here and in a client.
@@ -15,6 +16,7 @@
 //! knows tokio, and tokio is not used on the thread that owns the core. Nothing is left in a file
 //! system when the process ends.
 
+mod accounts;
 mod backlog;
 mod client;
 pub mod death;
@@ -26,6 +28,7 @@ mod net;
 mod net_event;
 mod options;
 mod outbox;
+mod policy;
 mod probing;
 mod sleep;
 mod tokens;
@@ -37,14 +40,18 @@ pub use backlog::Backlog;
 pub use line_log::LineLog;
 pub use net::ListenError;
 pub use options::{Command, HELP, ServerOptions, UsageError};
+pub use policy::PolicyError;
 pub use sleep::SleepError;
 pub use tokens::TokenFileError;
 
+use accounts::Accounts;
 use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
 use leases::Leases;
+use net_event::NetEvent;
 use outbox::Outbox;
+use policy::{ClusterPolicy, PolicyFile};
 use probing::Probing;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
@@ -62,6 +69,8 @@ use waker::Waker;
 pub enum ServeError {
     #[error(transparent)]
     TokenList(#[from] TokenFileError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("cannot write the instruction log {}: {source}", path.display())]
@@ -101,6 +110,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// [`ServeError`]: it could not start, or a thread of it failed.
 pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let tokens = options.token_file.as_deref().map(TokenList::read).transpose()?;
+    let policy = open_policy(options, tokens.as_ref())?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
     raise_descriptor_limit();
@@ -115,7 +125,10 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let (events, inbox) = mpsc::unbounded_channel();
     let event_loop =
         EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?
-            .with_leases(Leases::new(options.lease));
+            .with_leases(Leases::new(options.lease))
+            .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())));
+    // Its end stops the thread.
+    let _watching = policy.map(|(file, _)| watch_policy(file, &events, &waker)).transpose()?;
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
         let outcome = event_loop.run();
@@ -127,6 +140,45 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
     Ok(served?)
+}
+
+/// Opens the policy file, and warns of users whom nobody can be.
+fn open_policy(
+    options: &ServerOptions,
+    tokens: Option<&TokenList>,
+) -> Result<Option<(PolicyFile, ClusterPolicy)>, PolicyError> {
+    let Some(path) = &options.policy else { return Ok(None) };
+    let (file, policy) = PolicyFile::open(path)?;
+    let shown = path.display();
+    let Some(tokens) = tokens else {
+        tracing::warn!("policy {shown}: without --token-file all clients are one user");
+        return Ok(Some((file, policy)));
+    };
+    for user in policy.users().filter(|user| !tokens.users().any(|known| known == *user)) {
+        let meant = policy::meant(user, tokens.users());
+        let advice = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        tracing::warn!("policy {shown}: the token file has no user {user:?}{advice}");
+    }
+    Ok(Some((file, policy)))
+}
+
+/// Starts the thread that passes on each changed policy; it ends with the returned sender.
+fn watch_policy(
+    file: PolicyFile,
+    events: &mpsc::UnboundedSender<NetEvent>,
+    waker: &Arc<Waker>,
+) -> io::Result<std::sync::mpsc::Sender<()>> {
+    let (stop, stopped) = std::sync::mpsc::channel();
+    let (events, waker) = (events.clone(), Arc::clone(waker));
+    let tell = move |policy| {
+        // Refused only when the core's thread has ended.
+        let _ = events.send(NetEvent::Policy(policy));
+        waker.wake();
+    };
+    std::thread::Builder::new()
+        .name("gt-policy".into())
+        .spawn(move || policy::watch(file, &stopped, tell))?;
+    Ok(stop)
 }
 
 /// Reads the prices from a file; the defaults if it `may_be_absent` and is.

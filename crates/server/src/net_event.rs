@@ -1,6 +1,7 @@
 //! Events from the sockets' thread to the core's thread.
 
 use crate::link::PeerLink;
+use crate::policy::ClusterPolicy;
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::handshake::NamedSession;
 use gt_protocol::message::Reach;
@@ -37,6 +38,8 @@ pub(crate) enum NetEvent {
         index: WorkerIndex,
         reason: String,
     },
+    /// The policy file has changed.
+    Policy(ClusterPolicy),
     Stop,
 }
 

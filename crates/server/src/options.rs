@@ -23,6 +23,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   -p, --port PORT
   --unix PATH            listen on a Unix socket (alone: no TCP)
   --token-file FILE      a line `name token` for each user; nobody else may connect
+  --policy FILE          weights, memory quotas and numbers of sessions by user, in YAML
   --log-level LEVEL      error, warn, info (default) or debug, on stderr
   --instruction-log FILE write a line for each instruction
   --prices FILE          what work and traffic cost, for the planner: lines NAME=MICROSECONDS
@@ -42,6 +43,8 @@ pub struct ServerOptions {
     pub listen: Option<String>,
     pub unix: Option<PathBuf>,
     pub token_file: Option<PathBuf>,
+    /// Weights and limits by user.
+    pub policy: Option<PathBuf>,
     pub log_level: Level,
     pub instruction_log: Option<PathBuf>,
     pub prices: Option<PathBuf>,
@@ -57,7 +60,7 @@ pub struct ServerOptions {
 /// Request of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    Serve(ServerOptions),
+    Serve(Box<ServerOptions>),
     Help,
     Version,
 }
@@ -92,6 +95,7 @@ impl Command {
             listen: None,
             unix: None,
             token_file: None,
+            policy: None,
             log_level: Level::INFO,
             instruction_log: None,
             prices: None,
@@ -107,6 +111,7 @@ impl Command {
                 Long("port") | Short('p') => port = Some(parser.value()?.parse::<u16>()?),
                 Long("unix") => options.unix = Some(parser.value()?.into()),
                 Long("token-file") => options.token_file = Some(parser.value()?.into()),
+                Long("policy") => options.policy = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
                 Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
                 Long("prices") => options.prices = Some(parser.value()?.into()),
@@ -142,7 +147,7 @@ impl Command {
                 Some(joined(host.as_deref().unwrap_or(HOST), port.unwrap_or(PORT)))
             }
         };
-        Ok(Self::Serve(options))
+        Ok(Self::Serve(Box::new(options)))
     }
 }
 

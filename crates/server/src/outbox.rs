@@ -165,6 +165,21 @@ impl Outbox {
         }
     }
 
+    /// Sets the weights of the active sessions.
+    pub fn set_weights(&mut self, weights: BTreeMap<SessionId, f64>) {
+        self.turns.set_weights(weights);
+    }
+
+    /// By how much a session is ahead of the others on these workers.
+    pub fn lead(&self, session: SessionId, workers: &[WorkerIndex]) -> f64 {
+        self.turns.lead(session, workers)
+    }
+
+    /// Takes the seconds that workers have spent on each session.
+    pub fn take_device_seconds(&mut self) -> impl Iterator<Item = (SessionId, f64)> + use<> {
+        self.turns.take_used()
+    }
+
     /// Takes a worker's answer, if it is one to a mark.
     pub fn passed(&mut self, index: WorkerIndex, request: u64) -> bool {
         self.turns.passed(index, request, Instant::now())

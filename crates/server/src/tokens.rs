@@ -47,6 +47,11 @@ impl TokenList {
         Ok(Self(tokens))
     }
 
+    /// Names of all users.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The user of a token. Looks at every entry, so that the time does not depend on the match.
     pub fn user(&self, token: &Token) -> Option<&str> {
         let mut owner = None;

@@ -4,9 +4,14 @@
 //!
 //! Marks in a worker's stream show its progress. The time between two of them, compared with the
 //! estimate, corrects later estimates: a factor for each operator and size class.
+//!
+//! Among several active sessions each has a *virtual time* on each worker: what it was charged there,
+//! divided by its weight. A session that is ahead of another one with work there waits for it, so
+//! that device time is shared by weight whatever the lengths of their instructions.
 
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::Op;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -16,6 +21,12 @@ const BUDGET_ALONE: Duration = Duration::from_millis(20);
 /// A session's budget on a worker while several are active: the time that each waits for the others
 /// at every turn.
 const BUDGET_SHARED: Duration = Duration::from_millis(2);
+/// Virtual microseconds by which a session may be ahead of another one with work on the worker: a
+/// budget, so that both have one there.
+const LEAD: f64 = 2e3;
+/// Virtual microseconds by which a session that had nothing to do may be behind the others when it
+/// returns: a long pause is no claim to a long turn, and a short one costs no share.
+const CREDIT: f64 = 1e5;
 /// Number of marks in a budget.
 const MARKS: f64 = 4.0;
 /// Bit that requests of marks have, and those of the core never.
@@ -47,26 +58,41 @@ struct Span {
 /// four times the work of the one below.
 type Class = (u16, u32);
 
+/// Microseconds by session.
+type Charges = SmallVec<[(SessionId, f64); 4]>;
+
 /// A mark in flight.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Mark {
     number: u64,
-    /// Microseconds charged for all sessions' instructions between the previous mark and this one.
-    sent: f64,
+    /// Microseconds charged for each session's instructions between the previous mark and this one.
+    sent: Charges,
     /// True if the worker has no pause between the two: all of that work was in its stream when it
     /// reached the previous mark.
     is_dense: bool,
     span: Span,
 }
 
+/// A session's share of a worker.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// Microseconds of work that wait there.
+    waiting: f64,
+    /// Microseconds charged so far, each divided by the session's weight at the time.
+    passed: f64,
+}
+
 /// One worker's stream.
 #[derive(Debug)]
 struct WorkerQueue {
-    /// Microseconds charged for all sessions since the last mark.
-    sent: f64,
+    /// Microseconds charged for each session since the last mark.
+    sent: Charges,
     open: Vec<Span>,
     marks: VecDeque<Mark>,
-    waiting: BTreeMap<SessionId, f64>,
+    shares: BTreeMap<SessionId, Share>,
+    /// Virtual time of the session that is furthest behind; a session that returns is not further
+    /// behind than [`CREDIT`].
+    floor: f64,
     /// Time at which the worker started the work before the first mark.
     begun: Instant,
     factors: BTreeMap<Class, f64>,
@@ -78,6 +104,11 @@ pub(crate) struct Turns {
     queues: BTreeMap<WorkerIndex, WorkerQueue>,
     next_mark: u64,
     budget: f64,
+    is_shared: bool,
+    /// Weights of active sessions, 1 at most; a session without one has 1.
+    weights: BTreeMap<SessionId, f64>,
+    /// Microseconds of workers by session, since they were last taken.
+    used: BTreeMap<SessionId, f64>,
 }
 
 impl Turns {
@@ -85,6 +116,32 @@ impl Turns {
     pub fn share(&mut self, is_shared: bool) {
         let budget = if is_shared { BUDGET_SHARED } else { BUDGET_ALONE };
         self.budget = budget.as_secs_f64() * 1e6;
+        self.is_shared = is_shared;
+    }
+
+    /// Sets the weights of the active sessions; they count against each other.
+    pub fn set_weights(&mut self, mut weights: BTreeMap<SessionId, f64>) {
+        let largest = weights.values().copied().fold(0.0, f64::max);
+        for weight in weights.values_mut() {
+            *weight /= largest;
+        }
+        self.weights = weights;
+    }
+
+    /// Virtual microseconds by which a session is ahead of whoever is furthest behind on these
+    /// workers: who is least ahead goes first.
+    pub fn lead(&self, session: SessionId, workers: &[WorkerIndex]) -> f64 {
+        let lead = |worker| {
+            let queue: &WorkerQueue = self.queues.get(worker)?;
+            Some((queue.shares.get(&session)?.passed - queue.floor).max(-CREDIT))
+        };
+        workers.iter().filter_map(lead).reduce(f64::max).unwrap_or(0.0)
+    }
+
+    /// Takes the seconds that workers have spent on each session.
+    pub fn take_used(&mut self) -> impl Iterator<Item = (SessionId, f64)> + use<> {
+        let used = std::mem::take(&mut self.used);
+        used.into_iter().map(|(session, micros)| (session, micros / 1e6))
     }
 
     /// Returns true if a session may send a worker more. If it may not and no mark is in flight
@@ -94,17 +151,24 @@ impl Turns {
         session: SessionId,
         worker: WorkerIndex,
         now: Instant,
-        mark: impl FnOnce(u64),
+        mut mark: impl FnMut(u64),
     ) -> bool {
-        let budget = self.budget;
-        let Some(queue) = self.queues.get_mut(&worker) else { return true };
-        if queue.waiting.get(&session).is_none_or(|&waiting| waiting < budget) {
-            return true;
+        let Some(queue) = self.queues.get(&worker) else { return true };
+        let share = queue.shares.get(&session).copied().unwrap_or_default();
+        let mut awaited: SmallVec<[SessionId; 4]> = SmallVec::new();
+        if share.waiting >= self.budget {
+            awaited.push(session);
+        } else if self.is_shared {
+            // Those that it is ahead of and that have work there, so that the worker has some.
+            awaited.extend(queue.behind(share.passed - LEAD).filter(|&other| other != session));
         }
-        if queue.marks.iter().all(|mark| mark.span.session != session) {
-            self.close(session, worker, now, mark);
+        for &awaited in &awaited {
+            let Some(queue) = self.queues.get(&worker) else { break };
+            if queue.marks.iter().all(|mark| mark.span.session != awaited) {
+                self.close(awaited, worker, now, &mut mark);
+            }
         }
-        false
+        awaited.is_empty()
     }
 
     /// Charges a session for an instruction that a worker was sent; returns true if that uses up
@@ -115,8 +179,10 @@ impl Turns {
         worker: WorkerIndex,
         (op, estimate): (Op, f64),
         now: Instant,
-        mark: impl FnOnce(u64),
+        mut mark: impl FnMut(u64),
     ) -> bool {
+        let weight = self.weights.get(&session).copied().unwrap_or(1.0);
+        let is_shared = self.is_shared;
         let queue = self.queues.entry(worker).or_insert_with(|| WorkerQueue::new(now));
         let class = (op.info().code, size_class(estimate));
         let known = queue.factors.get(&class).copied();
@@ -126,10 +192,11 @@ impl Turns {
             // Nothing is known of its time: later instructions wait until it is over.
             None => estimate.max(self.budget),
         };
-        queue.sent += charged;
-        let waiting = queue.waiting.entry(session).or_default();
-        *waiting += charged;
-        let is_spent = *waiting >= self.budget;
+        add(&mut queue.sent, session, charged);
+        let share = queue.arrival(session, is_shared);
+        share.waiting += charged;
+        share.passed += charged / weight;
+        let is_spent = share.waiting >= self.budget;
         let open = queue.span(session);
         open.charged += charged;
         open.count += 1;
@@ -140,7 +207,7 @@ impl Turns {
             open.main.2 += estimate;
         }
         if open.charged >= self.budget / MARKS || open.count >= SPAN_MAX {
-            self.close(session, worker, now, mark);
+            self.close(session, worker, now, &mut mark);
         }
         is_spent
     }
@@ -151,7 +218,7 @@ impl Turns {
         session: SessionId,
         worker: WorkerIndex,
         now: Instant,
-        mark: impl FnOnce(u64),
+        mark: &mut dyn FnMut(u64),
     ) {
         let Some(queue) = self.queues.get_mut(&worker) else { return };
         let Some(place) = queue.open.iter().position(|span| span.session == session) else {
@@ -178,11 +245,13 @@ impl Turns {
         }
         let Some(queue) = self.queues.get_mut(&worker) else { return true };
         // Answers come in the order of the marks.
-        if let Some(&mark) = queue.marks.front()
-            && mark.number == request & !MARK_BIT
+        if queue.marks.front().is_some_and(|mark| mark.number == request & !MARK_BIT)
+            && let Some(mark) = queue.marks.pop_front()
         {
-            queue.marks.pop_front();
-            queue.learn(&mark, now);
+            let passed = queue.learn(&mark, now, &self.weights);
+            for &(session, micros) in &passed {
+                *self.used.entry(session).or_default() += micros;
+            }
         }
         true
     }
@@ -190,8 +259,9 @@ impl Turns {
     pub fn forget_session(&mut self, session: SessionId) {
         for queue in self.queues.values_mut() {
             queue.open.retain(|span| span.session != session);
-            queue.waiting.remove(&session);
+            queue.shares.remove(&session);
         }
+        self.weights.remove(&session);
     }
 
     pub fn forget_worker(&mut self, worker: WorkerIndex) {
@@ -202,8 +272,32 @@ impl Turns {
 impl WorkerQueue {
     fn new(begun: Instant) -> Self {
         let (open, marks) = (Vec::new(), VecDeque::new());
-        let (waiting, factors) = (BTreeMap::new(), BTreeMap::new());
-        Self { sent: 0.0, open, marks, waiting, begun, factors }
+        let (shares, factors) = (BTreeMap::new(), BTreeMap::new());
+        Self { sent: Charges::new(), open, marks, shares, floor: 0.0, begun, factors }
+    }
+
+    /// Sessions with work here whose virtual time is before `time`.
+    fn behind(&self, time: f64) -> impl Iterator<Item = SessionId> {
+        let shares = self.shares.iter();
+        let behind = move |share: &Share| share.waiting > 0.0 && share.passed < time;
+        shares.filter(move |(_, share)| behind(share)).map(|(&session, _)| session)
+    }
+
+    /// The share of a session that gets work.
+    fn arrival(&mut self, session: SessionId, is_shared: bool) -> &mut Share {
+        let floor = self.floor;
+        let new = Share { waiting: 0.0, passed: floor };
+        let share = self.shares.entry(session).or_insert(new);
+        if share.waiting <= 0.0 {
+            share.passed = share.passed.max(floor - CREDIT);
+        }
+        let mut lowest = share.passed;
+        if is_shared {
+            let busy = self.shares.values().filter(|share| share.waiting > 0.0);
+            lowest = busy.map(|share| share.passed).fold(lowest, f64::min);
+        }
+        self.floor = floor.max(lowest);
+        self.shares.entry(session).or_insert(new)
     }
 
     /// Span of a session since its last mark.
@@ -216,26 +310,49 @@ impl WorkerQueue {
         &mut self.open[place]
     }
 
-    /// Handles the end of a span: the session's waiting work is reduced, and its main operator's
-    /// estimate is corrected.
-    fn learn(&mut self, &Mark { sent, is_dense, span, .. }: &Mark, now: Instant) {
+    /// Handles the end of a span: the session's waiting work is reduced, its main operator's
+    /// estimate and the charges are corrected. Returns the microseconds of each session.
+    fn learn(&mut self, mark: &Mark, now: Instant, weights: &BTreeMap<SessionId, f64>) -> Charges {
         let passed = now.saturating_duration_since(self.begun).as_secs_f64() * 1e6;
         self.begun = now;
-        if let Some(waiting) = self.waiting.get_mut(&span.session) {
-            *waiting -= span.charged;
+        let Mark { sent, is_dense, span, .. } = mark;
+        if let Some(share) = self.shares.get_mut(&span.session) {
+            share.waiting -= span.charged;
             // Less than this is rounding error.
-            if *waiting < 1e-3 {
-                self.waiting.remove(&span.session);
+            if share.waiting < 1e-3 {
+                share.waiting = 0.0;
+            }
+        }
+        let total: f64 = sent.iter().map(|(_, charged)| charged).sum();
+        if !is_dense || total <= 0.0 {
+            return sent.clone();
+        }
+        let mut used = Charges::new();
+        for &(session, charged) in sent {
+            let micros = passed * charged / total;
+            used.push((session, micros));
+            let weight = weights.get(&session).copied().unwrap_or(1.0);
+            if let Some(share) = self.shares.get_mut(&session) {
+                share.passed += (micros - charged) / weight;
             }
         }
         let (class, charged, estimate) = span.main;
-        if !is_dense || sent <= 0.0 || estimate <= 0.0 {
-            return;
+        if estimate > 0.0 {
+            // The operator's share of all charges gives its share of the elapsed time.
+            let measured = passed * charged / total / estimate;
+            let measured = measured.clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
+            let factor = self.factors.entry(class).or_insert(measured);
+            *factor += WEIGHT * (measured - *factor);
         }
-        // The operator's share of all charges gives its share of the elapsed time.
-        let measured = (passed * charged / sent / estimate).clamp(1.0 / FACTOR_MAX, FACTOR_MAX);
-        let factor = self.factors.entry(class).or_insert(measured);
-        *factor += WEIGHT * (measured - *factor);
+        used
+    }
+}
+
+/// Adds to a session's part of charges.
+fn add(charges: &mut Charges, session: SessionId, micros: f64) {
+    match charges.iter_mut().find(|(of, _)| *of == session) {
+        Some((_, sum)) => *sum += micros,
+        None => charges.push((session, micros)),
     }
 }
 
@@ -251,142 +368,4 @@ fn size_class(estimate: f64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const ALICE: SessionId = SessionId(1);
-    const BOB: SessionId = SessionId(2);
-    const MILLISECOND: f64 = 1e3;
-
-    /// A worker that takes the same time for each instruction, and answers marks.
-    struct Worker {
-        turns: Turns,
-        now: Instant,
-        /// Instructions (`None`) and marks that it has not reached.
-        stream: VecDeque<Option<u64>>,
-        seconds: f64,
-    }
-
-    impl Worker {
-        fn new(milliseconds: f64) -> Self {
-            let (turns, now, stream) = (Turns::default(), Instant::now(), VecDeque::new());
-            Self { turns, now, stream, seconds: milliseconds / 1e3 }
-        }
-
-        /// Sends until the session has to wait; returns the number of instructions.
-        fn pour(&mut self, session: SessionId, estimate: f64) -> usize {
-            let Self { turns, now, stream, .. } = self;
-            let mut marks = Vec::new();
-            for count in 0..10_000 {
-                let is_admitted = turns.admits(session, 0, *now, |request| marks.push(request));
-                stream.extend(marks.drain(..).map(Some));
-                if !is_admitted {
-                    return count;
-                }
-                stream.push_back(None);
-                turns.charge(session, 0, (Op::Matmul, estimate), *now, |request| {
-                    marks.push(request);
-                });
-                stream.extend(marks.drain(..).map(Some));
-            }
-            panic!("the session never has to wait");
-        }
-
-        /// Executes everything that it was sent.
-        fn drain(&mut self) {
-            while let Some(next) = self.stream.pop_front() {
-                match next {
-                    None => self.now += Duration::from_secs_f64(self.seconds),
-                    Some(request) => assert!(self.turns.passed(0, request, self.now)),
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_session_has_twenty_milliseconds_alone_and_two_among_others() {
-        for (is_shared, milliseconds) in [(false, 20.0), (true, 2.0)] {
-            // The estimates are ten times too high, and in a second run ten times too low.
-            for wrong in [10.0, 0.1] {
-                let mut worker = Worker::new(0.5);
-                worker.turns.share(is_shared);
-                let estimate = 0.5 * MILLISECOND * wrong;
-                assert_eq!(worker.pour(ALICE, estimate), 1, "nothing is known of the operator yet");
-                for _ in 0..20 {
-                    worker.drain();
-                    worker.pour(ALICE, estimate);
-                }
-                worker.drain();
-                let count = worker.pour(ALICE, estimate);
-                let held = f64::from(u32::try_from(count).unwrap()) * 0.5;
-                assert!((milliseconds..=milliseconds + 0.5).contains(&held), "{held} ms");
-                assert!(
-                    worker
-                        .turns
-                        .admits(BOB, 0, worker.now, |_| panic!("a mark was requested for no work"))
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn one_long_instruction_is_a_turn() {
-        let mut worker = Worker::new(70.0);
-        worker.turns.share(true);
-        for _ in 0..5 {
-            assert_eq!(worker.pour(ALICE, 100.0 * MILLISECOND), 1);
-            assert_eq!(worker.pour(ALICE, 100.0 * MILLISECOND), 0, "the first is not over");
-            worker.drain();
-        }
-    }
-
-    #[test]
-    fn whoever_is_over_a_budget_that_has_shrunk_gets_a_mark() {
-        let (mut turns, now) = (Turns::default(), Instant::now());
-        turns.share(false);
-        for _ in 0..SPAN_MAX - 1 {
-            let estimate = (Op::Add, SMALL / 2.0);
-            turns.charge(ALICE, 0, estimate, now, |_| panic!("a mark was requested too early"));
-        }
-        turns.budget = SMALL;
-        let mut marks = 0;
-        for _ in 0..3 {
-            assert!(!turns.admits(ALICE, 0, now, |_| marks += 1));
-        }
-        assert_eq!(marks, 1);
-    }
-
-    #[test]
-    fn a_pause_is_not_taken_for_work() {
-        let mut worker = Worker::new(0.5);
-        worker.turns.share(true);
-        worker.pour(ALICE, 0.5 * MILLISECOND);
-        worker.drain();
-        for _ in 0..100 {
-            worker.stream.push_back(None);
-            let mut marks = Vec::new();
-            let estimate = (Op::Matmul, 0.5 * MILLISECOND);
-            worker.turns.charge(ALICE, 0, estimate, worker.now, |request| marks.push(request));
-            worker.stream.extend(marks.into_iter().map(Some));
-            worker.drain();
-            worker.now += Duration::from_secs(1);
-        }
-        assert_eq!(worker.pour(ALICE, 0.5 * MILLISECOND), 4);
-    }
-
-    #[test]
-    fn what_is_gone_has_nothing_waiting() {
-        let mut worker = Worker::new(1.0);
-        worker.turns.share(true);
-        worker.pour(ALICE, MILLISECOND);
-        worker.turns.forget_session(ALICE);
-        assert!(worker.turns.queues[&0].waiting.is_empty());
-        worker.drain();
-        worker.pour(BOB, MILLISECOND);
-        worker.turns.forget_worker(0);
-        assert!(worker.turns.admits(BOB, 0, worker.now, |_| panic!("there is no worker")));
-        // Answers to earlier marks belong to no session.
-        worker.drain();
-        assert!(!worker.turns.passed(0, 7, worker.now), "request 7 is the core's, not a mark's");
-    }
-}
+mod tests;

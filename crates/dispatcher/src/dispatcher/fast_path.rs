@@ -53,7 +53,11 @@ impl Dispatcher {
         let slots = || operands.iter().copied().filter(|&word| word < wire::SLOT_LIMIT);
         let signal = u16::try_from(*flags >> 16).ok()?;
         let plain = Plain::of(session, core, id, (op, signal), slots(), &defined.iter().copied())?;
-        core.touched_bytes = outputs.iter().map(Meta::bytes).fold(plain.bytes, u64::saturating_add);
+        let result_bytes = bytes(outputs);
+        if session.exceeds(result_bytes) {
+            return None;
+        }
+        core.touched_bytes = plain.bytes.saturating_add(result_bytes);
         for word in operands {
             if *word < wire::SLOT_LIMIT {
                 *word = plain_slot(session, *word);
@@ -128,6 +132,9 @@ impl Dispatcher {
             inferred = infer_outputs(session, instruction).ok()?;
             &inferred
         };
+        if session.exceeds(bytes(outputs)) {
+            return None;
+        }
         let mut words = std::mem::take(&mut core.words);
         words.clear();
         let encoded = wire::encode(instruction, &mut words);
@@ -233,6 +240,11 @@ impl Plain {
         value.site = site;
         session.enter(slot, value);
     }
+}
+
+#[inline]
+fn bytes(outputs: &[Meta]) -> u64 {
+    outputs.iter().map(Meta::bytes).fold(0, u64::saturating_add)
 }
 
 /// The worker's slot of an operand that is whole there.

@@ -93,6 +93,10 @@ impl Planner<'_> {
             return None;
         }
         let specs: ResultSpecs = replay.outputs.clone();
+        let bytes = specs.iter().map(|spec| spec.bytes).fold(0, u64::saturating_add);
+        if self.session.exceeds(bytes) {
+            return None;
+        }
         self.number = self.session.number(parts.tag);
         let outputs: SmallVec<[u32; 2]> = SmallVec::from_slice(parts.outputs);
         let operands = client_operands(self.session, parts);

@@ -139,16 +139,19 @@ pub enum SessionAction {
     Detach,
     /// Ends a session.
     End,
+    /// Lists what each user has, holds and has used.
+    Usage,
 }
 
 impl SessionAction {
-    const ALL: [Self; 3] = [Self::List, Self::Detach, Self::End];
+    const ALL: [Self; 4] = [Self::List, Self::Detach, Self::End, Self::Usage];
 
     const fn code(self) -> u32 {
         match self {
             Self::List => 0,
             Self::Detach => 1,
             Self::End => 2,
+            Self::Usage => 3,
         }
     }
 }

@@ -214,9 +214,10 @@ fn a_request_for_sessions_word_by_word() {
     assert_eq!(words(&message(SessionAction::Detach))[3], 1);
     let mut frame = words(&message(SessionAction::End));
     assert_eq!(frame[3], 2);
-    frame[3] = 3;
+    assert_eq!(words(&message(SessionAction::Usage))[3], 3);
+    frame[3] = 4;
     let error = decode::<FromClient<'_>>(&frame).unwrap_err();
-    assert_eq!(error.reason, WireReason::Value("action", 3));
+    assert_eq!(error.reason, WireReason::Value("action", 4));
     let long = "x".repeat(65);
     let long = FromClient::Sessions { request: 7, action: SessionAction::List, name: &long };
     assert!(encode(&long, &mut Vec::new()).is_err());

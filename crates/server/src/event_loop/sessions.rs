@@ -21,9 +21,12 @@ impl EventLoop {
         user: &str,
         answer: oneshot::Sender<Result<SessionId, String>>,
     ) {
-        let opened = match named {
-            None => Ok(self.dispatcher.open_session()),
-            Some(NamedSession { name, lease_s }) => {
+        let is_new = |named: &NamedSession| !self.dispatcher.named().any(|n| n.name == named.name);
+        let refusal = named.as_ref().is_none_or(is_new).then(|| self.session_limit(user)).flatten();
+        let opened = match (refusal, named) {
+            (Some(text), _) => Err(text),
+            (None, None) => Ok(self.dispatcher.open_session()),
+            (None, Some(NamedSession { name, lease_s })) => {
                 let attached = self.dispatcher.attach(&name, user);
                 attached
                     .inspect(|&session| {
@@ -34,6 +37,9 @@ impl EventLoop {
             }
         };
         let session = opened.as_ref().ok().copied();
+        if let Some(session) = session {
+            self.note_user(session, user);
+        }
         if answer.send(opened).is_err()
             && let Some(session) = session
         {
@@ -54,6 +60,8 @@ impl EventLoop {
     /// Ends a session that has no client any more.
     fn end_session(&mut self, session: SessionId) {
         self.leases.remove(session);
+        self.count(Instant::now());
+        self.accounts.close(session);
         self.dispatcher.handle(Event::SessionClosed { session }, &mut self.outbox);
     }
 
@@ -73,6 +81,7 @@ impl EventLoop {
         let user = self.user_of(session);
         let text = match action {
             SessionAction::List => self.list(&user),
+            SessionAction::Usage => self.usage(&user),
             SessionAction::Detach | SessionAction::End => {
                 self.change(session, *action, name, &user).unwrap_or_else(|text| text)
             }

@@ -109,16 +109,17 @@ pub(super) fn continue_session(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Asks the dispatcher for the named sessions (`list`), or to take one from its client (`detach`)
-/// or end it (`end`); returns its answer.
+/// Asks the dispatcher for the named sessions (`list`) or what users have used (`usage`), or to take
+/// a session from its client (`detach`) or end it (`end`); returns its answer.
 #[pyfunction]
 fn session_request(py: Python<'_>, action: &str, name: &str) -> PyResult<String> {
     let action = match action {
         "list" => SessionAction::List,
         "detach" => SessionAction::Detach,
         "end" => SessionAction::End,
+        "usage" => SessionAction::Usage,
         other => {
-            let text = format!("session_request: {other:?} is not list, detach or end");
+            let text = format!("session_request: {other:?} is not list, detach, end or usage");
             return Err(errors::mistake(py, ErrorClass::Value, text));
         }
     };

@@ -10,6 +10,7 @@ on the next. Where anything differs, the check runs.
 
 import argparse
 import hashlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,9 +35,17 @@ def output(*command: str, root: Path = ROOT) -> bytes:
     return subprocess.run(command, cwd=root, check=True, capture_output=True).stdout
 
 
+def recipe(check: str, root: Path = ROOT) -> str:
+    """Text of a recipe of the justfile: its head and the lines below, up to an empty one."""
+    lines = (root / "justfile").read_text(encoding="utf-8").splitlines()
+    start = next(at for at, line in enumerate(lines) if re.match(rf"{check}\b.*:$", line))
+    end = next((at for at in range(start, len(lines)) if not lines[at]), len(lines))
+    return "\n".join(lines[start:end])
+
+
 def digest(check: str, root: Path = ROOT) -> str:
     """Digest of everything that decides what the check finds."""
-    total = hashlib.sha256(output("just", "--show", check, root=root))
+    total = hashlib.sha256(recipe(check, root).encode())
     if COMPILERS[check]:
         total.update(output(*COMPILERS[check], root=root))
     listing = output(

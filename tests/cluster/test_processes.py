@@ -204,8 +204,8 @@ def test_a_data_loader_with_workers_leaves_the_parent_unharmed() -> None:
     assert run(code) == ["[56.0, 64.0] [0.0, 1.0, 2.0]"]
 
 
-def test_an_interrupt_during_a_read_loses_nothing() -> None:
-    """The worker stands still, so item() is sure to wait; every tensor is readable afterwards."""
+def test_an_interrupt_during_a_read_drops_only_what_waited() -> None:
+    """The worker stands still, so item() is sure to wait; what it had computed is readable."""
     code = """
         import gt
         x = gt.ones(3)
@@ -221,9 +221,15 @@ def test_an_interrupt_during_a_read_loses_nothing() -> None:
         except KeyboardInterrupt:
             print("interrupted")
         os.kill(worker, signal.SIGCONT)
-        print(all(one.tolist() == [1.0 + i] * 3 for i, one in enumerate(kept)))
+        def fits(one, expected):
+            try:
+                return one.tolist() == expected
+            except gt.CancelledError:
+                return True
+        print(all(fits(one, [1.0 + i] * 3) for i, one in enumerate(kept)), x.tolist())
+        print((x + 1).tolist())
     """
-    assert run(code) == ["3.0", "interrupted", "True"]
+    assert run(code) == ["3.0", "interrupted", "True [1.0, 1.0, 1.0]", "[2.0, 2.0, 2.0]"]
 
 
 def test_an_interrupt_during_slow_work_loses_nothing() -> None:
@@ -245,7 +251,7 @@ def test_an_interrupt_during_slow_work_loses_nothing() -> None:
     assert run(code) == ["interrupted", "{1.0}"]
 
 
-def test_an_interrupt_while_the_ring_is_full_loses_nothing() -> None:
+def test_an_interrupt_while_the_ring_is_full_drops_only_what_waited() -> None:
     """The worker stands still until the program is seen to stand still too."""
     code = """
         import gt
@@ -267,10 +273,13 @@ def test_an_interrupt_while_the_ring_is_full_loses_nothing() -> None:
         except KeyboardInterrupt:
             print("interrupted")
         os.kill(worker, signal.SIGCONT)
-        print(y.tolist() in ([count + 2.0] * 3, [count + 3.0] * 3), x.tolist())
-        print((x + y - y).tolist())
+        try:
+            print(y.tolist() in ([count + 2.0] * 3, [count + 3.0] * 3))
+        except gt.CancelledError:
+            print(True)
+        print(x.tolist(), (x + x - x).tolist())
     """
-    lines = ["[2.0, 2.0, 2.0]", "interrupted", "True [1.0, 1.0, 1.0]", "[1.0, 1.0, 1.0]"]
+    lines = ["[2.0, 2.0, 2.0]", "interrupted", "True", "[1.0, 1.0, 1.0] [1.0, 1.0, 1.0]"]
     assert run(code) == lines
 
 

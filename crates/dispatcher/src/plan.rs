@@ -36,7 +36,7 @@ use crate::session::provenance::Decider;
 use crate::session::value::Handle;
 use crate::strategy::cache::Plan;
 use create::Creation;
-use gt_protocol::rules::{ErrorClass, Outputs, RuleArg, RuleError, infer};
+use gt_protocol::rules::{ErrorClass, Outputs, RuleArg, RuleError, describe, infer};
 use gt_protocol::{Id, Instruction, Meta, Operand};
 use run::{PlanOf, Run};
 use smallvec::SmallVec;
@@ -157,10 +157,11 @@ fn check_operands(
     Ok(None)
 }
 
-pub(crate) fn infer_outputs(
-    session: &Session,
+/// Operands as inference rules and error texts take them; a slot without a value is absent.
+fn rule_args<'s>(
+    session: &'s Session,
     instruction: &Instruction<'_>,
-) -> Result<Outputs, RuleError> {
+) -> SmallVec<[RuleArg<'s>; 4]> {
     let arg = |operand: &Operand| match operand {
         Operand::Scalar(scalar) => RuleArg::Scalar(*scalar),
         Operand::Value(id) => {
@@ -169,7 +170,19 @@ pub(crate) fn infer_outputs(
         }
         Operand::Absent => RuleArg::Absent,
     };
-    let args: SmallVec<[RuleArg<'_>; 4]> = instruction.operands.iter().map(arg).collect();
+    instruction.operands.iter().map(arg).collect()
+}
+
+/// Text of an operation: the operator, and the metadata of its operands.
+pub(crate) fn operation(session: &Session, instruction: &Instruction<'_>) -> String {
+    describe(instruction.op, &rule_args(session, instruction))
+}
+
+pub(crate) fn infer_outputs(
+    session: &Session,
+    instruction: &Instruction<'_>,
+) -> Result<Outputs, RuleError> {
+    let args = rule_args(session, instruction);
     let outputs = infer(instruction.op, &args, &instruction.attrs)?;
     if outputs.len() != instruction.outputs.len() {
         let (name, stated) = (instruction.op.info().name, outputs.len());

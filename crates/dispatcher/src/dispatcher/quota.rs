@@ -4,12 +4,10 @@
 
 use super::Dispatcher;
 use crate::event::SessionId;
-use crate::plan::infer_outputs;
+use crate::plan::{infer_outputs, operation};
 use crate::session::Session;
 use crate::session::value::Handle;
-use gt_protocol::rules::{RuleArg, describe};
-use gt_protocol::{Id, Instruction, Meta, Operand};
-use smallvec::SmallVec;
+use gt_protocol::{Id, Instruction, Meta};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -149,23 +147,6 @@ impl Dispatcher {
         let name = name.map_or_else(|| format!("session {}", id.0), |name| format!("{name:?}"));
         if id == own { format!("this session, {name},") } else { name }
     }
-}
-
-/// The operator and its operands.
-fn operation(session: &Session, instruction: &Instruction<'_>) -> String {
-    let args: SmallVec<[RuleArg<'_>; 4]> = instruction
-        .operands
-        .iter()
-        .map(|operand| match operand {
-            Operand::Absent => RuleArg::Absent,
-            Operand::Scalar(scalar) => RuleArg::Scalar(*scalar),
-            Operand::Value(id) => {
-                let value = id.as_slot().and_then(|slot| session.value(slot));
-                value.map_or(RuleArg::Absent, |value| RuleArg::Value(value.meta()))
-            }
-        })
-        .collect();
-    describe(instruction.op, &args)
 }
 
 /// Bytes in the largest unit of which there is one.

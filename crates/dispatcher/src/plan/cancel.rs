@@ -6,9 +6,8 @@ use crate::planner::Planner;
 use crate::session::failure::{RootCause, ValueFailure};
 use crate::session::value::{Handle, Value, ValueState};
 use gt_protocol::message::{CANCELLED, FailureClass};
-use gt_protocol::rules::{RuleArg, describe, replaced_operands};
+use gt_protocol::rules::replaced_operands;
 use gt_protocol::{Id, Instruction, Operand};
-use smallvec::SmallVec;
 
 impl Planner<'_> {
     /// Enters the results of a cancelled instruction. A step of an optimizer leaves parameter and
@@ -34,24 +33,12 @@ impl Planner<'_> {
     }
 
     fn cancelled(&self, instruction: &Instruction<'_>) -> ValueFailure {
-        let value = |id: Id| id.as_slot().and_then(|slot| self.session.value(slot));
-        let args: SmallVec<[RuleArg<'_>; 4]> = instruction
-            .operands
-            .iter()
-            .map(|operand| match operand {
-                Operand::Absent => RuleArg::Absent,
-                Operand::Scalar(scalar) => RuleArg::Scalar(*scalar),
-                Operand::Value(id) => {
-                    value(*id).map_or(RuleArg::Absent, |value| RuleArg::Value(value.meta()))
-                }
-            })
-            .collect();
         ValueFailure::new(RootCause {
             number: self.number,
             class: FailureClass::Cancelled,
             op: instruction.op,
             site: instruction.tag,
-            text: format!("{CANCELLED}; {}", describe(instruction.op, &args)),
+            text: format!("{CANCELLED}; {}", super::operation(self.session, instruction)),
         })
     }
 

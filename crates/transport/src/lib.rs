@@ -6,6 +6,8 @@
 //! - [`ring`]: [`create`] a sealed memfd, then one [`Producer`] and one [`Consumer`] attach to it.
 //! - [`slab`]: slots of bytes that one side fills and the other reads in place: tensors.
 //! - [`sleep`]: until any of several rings, slabs and threads has something.
+//! - [`shared_words`]: memory that a process shares with those it forks.
+//! - [`fork`]: a copy of the process that takes its place; [`signals`]: requests to end, as a descriptor.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`calls`]: workers of different hosts meet over TCP.
 //! - [`tcp`]: options of a connection between hosts.
@@ -40,12 +42,15 @@ compile_error!("gt-transport packs bytes into words in little-endian order, as i
 pub mod calls;
 pub mod control;
 pub mod descriptors;
+pub mod fork;
 pub mod memory;
 pub mod packing;
 pub mod process;
 pub mod ring;
 pub mod scheduling;
 pub mod shared_cpu;
+pub mod shared_words;
+pub mod signals;
 pub mod slab;
 pub mod sleep;
 pub mod tcp;
@@ -56,11 +61,13 @@ pub use descriptors::{
     DescriptorError, FDS_MAX, drain_eventfd, eventfd, peer_closed, receive_with_fds, send_with_fds,
     socket_pair,
 };
+pub use fork::{Forked, ProcessHandle, fork_process};
 pub use process::{ProcessState, process_state};
 pub use ring::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, create};
 pub use scheduling::{
     die_with_parent, move_to_cpu, poll_until, set_short_slice, set_timer_slack_1us, yield_now,
 };
 pub use shared_cpu::{IdleTimes, SharedCpu};
+pub use shared_words::SharedWords;
 pub use slab::{CHUNK_BYTES_MAX, Chunk, HEAD_WORDS, SlabReader, SlabWriter};
 pub use sleep::{FutexWaker, Parked, Sleeping, WAIT_MAX, sleep_on_any};

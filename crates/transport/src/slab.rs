@@ -44,6 +44,10 @@ pub const CHUNK_BYTES_MAX: usize = SLOT_BYTES - mapping::LINE_BYTES;
 /// a microsecond more, and a word through a ring takes as long as four through a slab.
 pub const PAYLOAD_BYTES_MIN: usize = 4 * 1024;
 
+/// Number of slots by which the process before this one may be ahead: the log between two forks
+/// counts them, so this only bounds what a hostile reader may have stored.
+const SLOTS_SKIPPED_MAX: u32 = 1 << 20;
+
 /// Number of slots that must be free before a sleeping writer is woken: a wake-up for each slot
 /// would be one for each chunk.
 const RESUME_SLOTS: u32 = SLOTS / 4;
@@ -101,6 +105,44 @@ impl SlabWriter {
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.corrupt
+    }
+
+    /// Lets forked children have the slab too; of all these processes one may use it at a time.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn keep_in_fork(&self) -> Result<(), RingError> {
+        self.mapping.keep_in_fork()
+    }
+
+    /// Notes a slot that the process before this one has published; returns false if it has not.
+    pub fn skip(&mut self) -> bool {
+        let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
+        let ahead = tail.wrapping_sub(self.tail);
+        if ahead == 0 || ahead > SLOTS_SKIPPED_MAX {
+            return false;
+        }
+        self.tail = self.tail.wrapping_add(1);
+        self.head = self.tail.wrapping_sub(SLOTS);
+        true
+    }
+
+    /// Looks for the slots that are free after [`skip`](Self::skip), and wakes a reader that the
+    /// process before this one may have left asleep. Returns false if a slot was published that was
+    /// not skipped.
+    pub fn resume(&mut self) -> bool {
+        let header = self.mapping.header();
+        let (tail, head) =
+            (header.tail.word.load(Ordering::Acquire), header.head.word.load(Ordering::Acquire));
+        self.head = head;
+        self.corrupt |= tail != self.tail || self.tail.wrapping_sub(head) > SLOTS;
+        let parked = &self.mapping.header().reader_parked.word;
+        if parked.load(Ordering::Relaxed) == PARKED_ON_FUTEX
+            && park::claim_wake(parked, PARKED_ON_FUTEX)
+        {
+            park::wake(parked);
+        }
+        !self.corrupt
     }
 
     /// The bytes of the next slot, if one is free: [`CHUNK_BYTES_MAX`] of them, to be filled before
@@ -226,6 +268,26 @@ impl SlabReader {
         self.corrupt
     }
 
+    /// Lets forked children have the slab too; of all these processes one may use it at a time.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn keep_in_fork(&self) -> Result<(), RingError> {
+        self.mapping.keep_in_fork()
+    }
+
+    /// Notes a chunk that the process before this one has copied.
+    pub fn skip(&mut self) {
+        self.head = self.head.wrapping_add(1);
+        self.tail = self.head;
+    }
+
+    /// Gives back the slots of all chunks that were skipped, and wakes a writer that waits.
+    pub fn resume(&mut self) {
+        self.refresh();
+        self.give_back();
+    }
+
     /// Looks for newly published chunks; returns true if a chunk is there.
     pub fn refresh(&mut self) -> bool {
         let tail = self.mapping.header().tail.word.load(Ordering::Acquire);
@@ -253,13 +315,20 @@ impl SlabReader {
     /// back. For a peer that may go on writing there: only the copy is looked at. `None` if there
     /// is no chunk.
     pub fn take(&mut self, bytes: &mut Vec<u8>) -> Option<[u32; HEAD_WORDS]> {
+        let head = self.copy(bytes)?;
+        self.release();
+        Some(head)
+    }
+
+    /// Copies the first chunk's bytes likewise, and leaves its slot occupied for
+    /// [`release`](Self::release).
+    pub fn copy(&mut self, bytes: &mut Vec<u8>) -> Option<[u32; HEAD_WORDS]> {
         if !self.has_chunk() && !self.refresh() {
             return None;
         }
         let (head, length) = self.mapping.head(self.head);
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(CHUNK_BYTES_MAX);
         self.mapping.copy_out(self.head, length, bytes);
-        self.release();
         Some(head)
     }
 
@@ -269,6 +338,10 @@ impl SlabReader {
             return;
         }
         self.head = self.head.wrapping_add(1);
+        self.give_back();
+    }
+
+    fn give_back(&mut self) {
         self.mapping.header().head.word.store(self.head, Ordering::Release);
         // Pairs with the fence in SlabWriter::sleep.
         fence(Ordering::SeqCst);

@@ -85,6 +85,16 @@ impl Consumer {
     /// number. Each call has one fence, so read in bulk. The words are copied once and then
     /// private, so the caller's checks of `out` hold whatever the peer does to the ring.
     pub fn read(&mut self, out: &mut Vec<u32>, words_max: usize) -> usize {
+        let words = self.copy(out, words_max);
+        if words > 0 {
+            self.release(words);
+        }
+        words
+    }
+
+    /// Copies up to `words_max` words to the end of `out` and leaves their place occupied, for
+    /// [`release`](Self::release). Returns their number.
+    pub fn copy(&mut self, out: &mut Vec<u32>, words_max: usize) -> usize {
         self.tell_cpu();
         let unread = to_usize(self.tail.wrapping_sub(self.head));
         let words = if unread < words_max { self.available() } else { unread }.min(words_max);
@@ -95,8 +105,22 @@ impl Consumer {
         out.reserve(words);
         out.extend(first.iter().map(|slot| slot.load(Ordering::Relaxed)));
         out.extend(second.iter().map(|slot| slot.load(Ordering::Relaxed)));
-        self.release(words);
         words
+    }
+
+    /// Lets forked children have the ring too; of all these processes one may use it at a time.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn keep_in_fork(&self) -> Result<(), RingError> {
+        self.mapping.keep_in_fork()
+    }
+
+    /// Notes words that the process before this one has copied; [`release`](Self::release) of 0
+    /// words then frees the place of all of them.
+    pub fn skip(&mut self, words: usize) {
+        self.head = self.head.wrapping_add(to_counter(words));
+        self.tail = self.head;
     }
 
     /// Tells the producer the CPU of this thread: on the same CPU the producer should sleep rather
@@ -195,7 +219,7 @@ impl Consumer {
     }
 
     /// Returns the place of the next `words` words, at most the unread ones, to the producer.
-    fn release(&mut self, words: usize) {
+    pub fn release(&mut self, words: usize) {
         self.head = self.head.wrapping_add(to_counter(words));
         self.mapping.header().head.word.store(self.head, Ordering::Release);
         self.wake_producer();

@@ -108,6 +108,14 @@ impl RingMapping {
         self.capacity
     }
 
+    /// Lets children that are forked from now on have the mapping too.
+    pub(super) fn keep_in_fork(&self) -> Result<(), RingError> {
+        let bytes = mapped_bytes(self.capacity);
+        // SAFETY: the range is exactly the mapping; DoFork changes nothing in this process.
+        unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), bytes, Advice::LinuxDoFork) }
+            .map_err(RingError::system("madvise"))
+    }
+
     pub(super) fn header(&self) -> &RingHeader {
         // SAFETY: the mapping starts with a RingHeader, page aligned, and lives as long as self. All
         // fields are atomics, so writes by the other process are allowed behind a shared reference.
@@ -162,7 +170,7 @@ impl RingMapping {
 impl Drop for RingMapping {
     fn drop(&mut self) {
         if rustix::process::getpid() != self.owner {
-            return; // After fork: the mapping is not in this process (MADV_DONTFORK).
+            return; // After fork: the mapping may not be in this process (MADV_DONTFORK).
         }
         let bytes = mapped_bytes(self.capacity);
         // SAFETY: this is exactly the range that new mapped, in the same process; self is being

@@ -116,6 +116,51 @@ impl Producer {
         true
     }
 
+    /// Number of words published so far, wrapping.
+    #[must_use]
+    pub fn published(&self) -> u32 {
+        self.tail
+    }
+
+    /// Lets forked children have the ring too; of all these processes one may use it at a time.
+    ///
+    /// # Errors
+    /// An error of the kernel.
+    pub fn keep_in_fork(&self) -> Result<(), RingError> {
+        self.mapping.keep_in_fork()
+    }
+
+    /// Number of words published as the header tells it: by the process before this one, or
+    /// whatever a hostile consumer has stored.
+    #[must_use]
+    pub fn published_in_header(&self) -> u32 {
+        self.mapping.header().tail.word.load(Ordering::Acquire)
+    }
+
+    /// Notes words that the process before this one has published. Returns false if others are
+    /// there, as far as they are unread.
+    pub fn skip(&mut self, words: &[u32]) -> bool {
+        self.refresh_after_skip(words.len());
+        let unread = to_usize(self.tail.wrapping_sub(self.head)).min(words.len());
+        let last = words.get(words.len() - unread..).unwrap_or_default();
+        let start = self.tail.wrapping_sub(to_counter(unread));
+        let (first, second) = self.mapping.words_at(start, unread);
+        first.iter().chain(second).map(|word| word.load(Ordering::Relaxed)).eq(last.iter().copied())
+    }
+
+    /// Wakes a consumer that the process before this one may have left asleep.
+    pub fn wake(&mut self) {
+        self.wake_consumer();
+    }
+
+    fn refresh_after_skip(&mut self, words: usize) {
+        self.tail = self.tail.wrapping_add(to_counter(words));
+        let head = self.mapping.header().head.word.load(Ordering::Acquire);
+        // The consumer is at most a ring behind; anything else is corrupt.
+        self.corrupt |= self.tail.wrapping_sub(head) > self.mapping.capacity();
+        self.head = if self.corrupt { self.tail } else { head };
+    }
+
     /// Waits until this many words fit: polls for a while, then sleeps until a quarter of the ring
     /// is free (all of `words` for a larger group) or the timeout is over. Returns true when the
     /// words fit; if the consumer stops before a quarter is free, that shows only at the timeout,

@@ -130,6 +130,14 @@ impl SlabMapping {
         self.region.header()
     }
 
+    /// Lets children that are forked from now on have the mapping too.
+    pub(super) fn keep_in_fork(&self) -> Result<(), RingError> {
+        let base = self.region.base.as_ptr().cast();
+        // SAFETY: the range is exactly the mapping; DoFork changes nothing in this process.
+        unsafe { rustix::mm::madvise(base, MAPPED_BYTES, Advice::LinuxDoFork) }
+            .map_err(RingError::system("madvise"))
+    }
+
     /// The word on which the reader sleeps, or the writer.
     pub(super) fn parked(&self, is_reader: bool) -> Arc<dyn ParkedWord> {
         Arc::new(SlabWord { region: Arc::clone(&self.region), is_reader })
@@ -208,7 +216,7 @@ impl SlabMapping {
 impl Drop for SlabRegion {
     fn drop(&mut self) {
         if rustix::process::getpid() != self.owner {
-            return; // After fork: the mapping is not in this process (MADV_DONTFORK).
+            return; // After fork: the mapping may not be in this process (MADV_DONTFORK).
         }
         // SAFETY: this is exactly the range that new mapped, in the same process; self is being
         // dropped, and all references into the range borrow from self.

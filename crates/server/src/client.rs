@@ -1,5 +1,6 @@
 //! A client's stream on its way into the core, one quantum at a time.
 
+use crate::journal::Party;
 use crate::leases::SessionRequest;
 use crate::link::{Inbound, SlabPayloads};
 use crate::outbox::{Load, Outbox};
@@ -38,6 +39,8 @@ pub(crate) struct ServedClient {
     pub held_back: bool,
     /// Workers that its last instructions went to.
     workers: Vec<WorkerIndex>,
+    /// Breach that was found in a replay: the session ends at its next turn.
+    breach: Option<Breach>,
 }
 
 /// Reason why a session ends.
@@ -68,6 +71,7 @@ impl ServedClient {
             waits_for_worker: false,
             held_back: false,
             workers: Vec::new(),
+            breach: None,
         }
     }
 
@@ -89,6 +93,9 @@ impl ServedClient {
         dispatcher: &mut Dispatcher,
         outbox: &mut Outbox,
     ) -> Result<bool, Breach> {
+        if let Some(breach) = self.breach.take() {
+            return Err(breach);
+        }
         if self.waits_for_worker {
             return Ok(false);
         }
@@ -110,25 +117,60 @@ impl ServedClient {
             self.held_back = true;
             return Ok(false);
         }
-        let Quantum { words: words_run, has_request, asked, cancels, outcome } =
-            run((words, slab), self.session, is_cancelled, dispatcher, outbox);
-        if cancels {
-            self.inbound.cancel_consumed();
-        }
-        if has_request {
+        outbox.begin_run(Party::Session(self.session), is_cancelled);
+        let turn = Turn { session: self.session, is_cancelled, replayed: None };
+        let quantum = run((words, slab), turn, dispatcher, outbox);
+        if quantum.has_request {
             self.asked_at = now;
         }
-        self.asked = asked;
-        self.inbound.consume(words_run);
+        let outcome = self.end_turn(quantum);
         outbox.swap_touched(&mut self.workers);
         outcome.map(|()| true)
     }
+
+    /// Takes a turn again that the process before this one has taken; returns false if its
+    /// instructions are not there.
+    pub fn replay(
+        &mut self,
+        (is_cancelled, is_continued, frames): (bool, bool, usize),
+        dispatcher: &mut Dispatcher,
+        outbox: &mut Outbox,
+    ) -> bool {
+        if !is_continued {
+            dispatcher.begin_turn(self.session);
+        }
+        let (words, slab) = self.inbound.unread_and_slab();
+        let turn = Turn { session: self.session, is_cancelled, replayed: Some(frames) };
+        let quantum = run((words, slab), turn, dispatcher, outbox);
+        let is_whole = quantum.frames == frames || quantum.outcome.is_err();
+        self.breach = self.end_turn(quantum).err();
+        is_whole
+    }
+
+    fn end_turn(&mut self, quantum: Quantum) -> Result<(), Breach> {
+        if quantum.cancels {
+            self.inbound.cancel_consumed();
+        }
+        self.asked = quantum.asked;
+        self.inbound.consume(quantum.words);
+        quantum.outcome
+    }
+}
+
+/// A client's turn.
+#[derive(Clone, Copy)]
+struct Turn {
+    session: SessionId,
+    is_cancelled: bool,
+    /// Number of its instructions and messages, if it was taken before: then that alone ends it.
+    replayed: Option<usize>,
 }
 
 /// Result of a quantum.
 struct Quantum {
-    /// Number of words of the frames that were run.
+    /// Number of words of the frames that were run, and of frames.
     words: usize,
+    frames: usize,
     /// True if an answer to one of them is awaited.
     has_request: bool,
     /// Request that concerns other sessions: the last message of the quantum.
@@ -142,14 +184,20 @@ struct Quantum {
 /// nothing is computed.
 fn run(
     (words, mut slab): (&mut [u32], Option<&mut SlabPayloads>),
-    session: SessionId,
-    is_cancelled: bool,
+    turn: Turn,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Quantum {
-    let mut quantum =
-        Quantum { words: 0, has_request: false, asked: None, cancels: false, outcome: Ok(()) };
-    for _ in 0..QUANTUM_INSTRUCTIONS {
+    let Turn { session, is_cancelled, replayed } = turn;
+    let mut quantum = Quantum {
+        words: 0,
+        frames: 0,
+        has_request: false,
+        asked: None,
+        cancels: false,
+        outcome: Ok(()),
+    };
+    for _ in 0..replayed.unwrap_or(QUANTUM_INSTRUCTIONS) {
         let unread = words.get_mut(quantum.words..).unwrap_or_default();
         let length = match cut::first(unread) {
             Ok(Some(frame)) => frame.len(),
@@ -158,6 +206,7 @@ fn run(
         };
         let frame = unread.get_mut(..length).unwrap_or_default();
         quantum.words += length;
+        quantum.frames += 1;
         quantum.has_request |= asks(frame);
         // A copy, because planning overwrites the client's slots with the workers'.
         let head = frame.get(..HEAD_WORDS).unwrap_or(frame);
@@ -172,12 +221,15 @@ fn run(
         } else {
             dispatcher.instruction_words(session, frame, outbox).map_err(Breach::from)
         };
-        if let Some(estimate) = dispatcher.estimate(session, &head) {
+        if replayed.is_none()
+            && let Some(estimate) = dispatcher.estimate(session, &head)
+        {
             outbox.charge(session, estimate);
         }
         let is_over = quantum.outcome.is_err() || quantum.asked.is_some() || quantum.cancels;
         let is_tight = outbox.is_tight() && !is_cancelled;
-        if is_over || quantum.words >= QUANTUM_WORDS || is_tight {
+        let is_spent = quantum.words >= QUANTUM_WORDS || is_tight;
+        if is_over || is_spent && replayed.is_none() {
             break;
         }
     }

@@ -6,17 +6,20 @@
 //! [`EventLoop::sleep`].
 
 mod sessions;
+mod succession;
 mod usage;
 
 use crate::accounts::Accounts;
 use crate::client::{Breach, ServedClient};
 use crate::death;
+use crate::journal::Party;
 use crate::leases::Leases;
 use crate::link::{Inbound, Outbound, PeerLink, SlabPayloads};
 use crate::net_event::{Introduction, NetEvent};
 use crate::outbox::{Load, LostPeer, Outbox};
 use crate::probing::Probing;
 use crate::sleep::{self, Doze, EpollSleeper, SleepError};
+use crate::standby::{Standby, Successor};
 use crate::waker::Waker;
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{self, FromWorker, Peer, ToClient, ToWorker};
@@ -53,6 +56,7 @@ pub(crate) struct EventLoop {
     probing: Option<Probing>,
     /// Index of the client whose turn is first.
     turn: usize,
+    standby: Option<Standby>,
 }
 
 impl EventLoop {
@@ -79,7 +83,16 @@ impl EventLoop {
             sleeper,
             probing,
             turn,
+            standby: None,
         })
+    }
+
+    /// Keeps a standby from the first round on.
+    pub fn with_standby(mut self, standby: Option<Standby>) -> Self {
+        if let Some(standby) = &standby {
+            self.outbox.note_in(standby.journal());
+        }
+        Self { standby, ..self }
     }
 
     /// Sets the leases of named sessions, which are 0 by default.
@@ -92,8 +105,15 @@ impl EventLoop {
         Self { accounts, ..self }
     }
 
-    /// Runs until it is told to stop.
-    pub fn run(mut self) -> Result<(), SleepError> {
+    /// Runs until it is told to stop. In a process that was the standby, and took over meanwhile, the
+    /// rest of that process is returned: it has to be ended.
+    pub fn run(mut self) -> (Result<(), SleepError>, Option<Successor>) {
+        let outcome = self.serve();
+        self.farewell();
+        (outcome, self.standby.take().and_then(Standby::end))
+    }
+
+    fn serve(&mut self) -> Result<(), SleepError> {
         // A woken thread that waited for its slice showed as 1.5 ms (p99) in another user's short
         // read.
         let _ = gt_transport::set_short_slice();
@@ -103,17 +123,23 @@ impl EventLoop {
             let now = Instant::now();
             if self.accounts.is_due(now) {
                 self.count(now);
+                self.look_after_standby();
             }
             let Some(mut progress) = self.receive_events() else { break };
+            self.settle();
             progress |= self.serve_workers();
+            self.settle();
             progress |= self.outbox.flush();
             progress |= self.serve_clients(now);
+            self.settle();
             progress |= self.measure(now);
             progress |= self.end_leases(now);
+            self.settle();
             progress |= self.outbox.flush();
             if !self.drop_lost() {
                 break;
             }
+            self.settle();
             if progress {
                 busy_at = now;
                 continue;
@@ -128,7 +154,6 @@ impl EventLoop {
                 gt_transport::yield_now();
             }
         }
-        self.farewell();
         Ok(())
     }
 
@@ -138,6 +163,7 @@ impl EventLoop {
         // The loop ends: every round takes one of a finite number of events.
         while let Ok(event) = self.events.try_recv() {
             progress = true;
+            self.outbox.hold();
             match event {
                 NetEvent::OpenSession { named, user, answer } => {
                     self.open_session(named, &user, answer);
@@ -149,7 +175,10 @@ impl EventLoop {
                     }
                 }
                 NetEvent::ClientGone { session } => self.client_gone(session),
-                NetEvent::Worker { index, link, introductions } => {
+                NetEvent::Worker { index, incarnation, link, introductions } => {
+                    if let Some(standby) = &mut self.standby {
+                        standby.note_worker(index, incarnation);
+                    }
                     self.add_worker(index, link, &introductions);
                 }
                 NetEvent::WorkerGone { index, reason } => self.lose_worker(index, &reason),
@@ -162,7 +191,10 @@ impl EventLoop {
 
     fn add_client(&mut self, session: SessionId, name: String, link: PeerLink) {
         self.outbox.add_session(session, Outbound::new(link.target, link.cancel, link.slab_down));
-        let inbound = Inbound::new(link.source, link.slab);
+        let mut inbound = Inbound::new(link.source, link.slab);
+        if let Some(standby) = &self.standby {
+            inbound.note_in(standby.journal(), Party::Session(session), link.sockets);
+        }
         let mut client = ServedClient::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
         for &index in self.workers.keys() {
@@ -178,7 +210,10 @@ impl EventLoop {
 
     fn add_worker(&mut self, index: WorkerIndex, link: PeerLink, introductions: &[Introduction]) {
         self.outbox.add_worker(index, Outbound::new(link.target, link.cancel, link.slab_down));
-        let inbound = Inbound::new(link.source, link.slab);
+        let mut inbound = Inbound::new(link.source, link.slab);
+        if let Some(standby) = &self.standby {
+            inbound.note_in(standby.journal(), Party::Worker(index), link.sockets);
+        }
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
         for Introduction { to, peer, incarnation, reach } in introductions {
@@ -201,6 +236,7 @@ impl EventLoop {
     /// Closes the session of a client that broke the protocol or cannot be reached. A named one is
     /// detached when its connection has ended: no other client attaches before.
     fn close_session(&mut self, session: SessionId) {
+        self.outbox.hold();
         if !self.dispatcher.is_named(session) {
             self.dispatcher.handle(Event::SessionClosed { session }, &mut self.outbox);
         }
@@ -229,6 +265,7 @@ impl EventLoop {
     }
 
     fn drop_worker(&mut self, index: WorkerIndex, reason: &str) {
+        self.outbox.hold();
         let Some(inbound) = self.workers.remove(&index) else { return };
         self.sleeper.forget(&inbound);
         self.outbox.remove_worker(index);
@@ -243,6 +280,9 @@ impl EventLoop {
         let mut progress = false;
         let mut broken = Vec::new();
         for (&index, inbound) in &mut self.workers {
+            if self.standby.as_ref().is_some_and(Standby::is_due) {
+                break;
+            }
             match answers(index, inbound, &mut self.dispatcher, &mut self.outbox) {
                 Ok(some) => progress |= some,
                 Err(breach) => broken.push((index, breach)),
@@ -279,6 +319,9 @@ impl EventLoop {
             self.sort_by_lead(&mut order, now);
         }
         for place in order {
+            if self.standby.as_ref().is_some_and(Standby::is_due) {
+                break;
+            }
             let Some(client) = self.clients.get_mut(place) else { continue };
             match client.quantum(now, load, &mut self.dispatcher, &mut self.outbox) {
                 Ok(some) => progress |= some,
@@ -291,6 +334,7 @@ impl EventLoop {
         }
         self.turn = next.unwrap_or(self.turn + 1);
         for (session, asked) in requests {
+            self.outbox.hold();
             self.answer_sessions(session, &asked);
         }
         for (session, breach) in breaches {
@@ -314,8 +358,9 @@ impl EventLoop {
 
     /// Tells a client why its session ends, if it still reads.
     fn say_goodbye(&mut self, session: SessionId, reason: &str) {
+        self.outbox.hold();
         self.outbox.session(session, &ToClient::Goodbye { reason: message::clip(reason) });
-        self.outbox.flush();
+        self.outbox.flush_session(session);
     }
 
     /// Ends the sessions of peers that the outbox could not reach; `false` to stop.
@@ -366,11 +411,16 @@ impl EventLoop {
         for client in self.clients.iter_mut().filter(|client| !client.is_on_hold()) {
             client.inbound.sleep_end();
         }
+        self.look_after_standby();
         Ok(())
     }
 
     /// Says goodbye to all peers, and sends the remaining words within a time limit.
     fn farewell(&mut self) {
+        if let Some(standby) = &mut self.standby {
+            standby.dismiss();
+        }
+        self.outbox.release();
         for (index, inbound) in &self.workers {
             tracing::info!("worker {index}: received {} bytes", inbound.arrived_bytes());
         }
@@ -399,24 +449,36 @@ fn answers(
     outbox: &mut Outbox,
 ) -> Result<bool, Breach> {
     let mut taken = 0;
+    outbox.begin_run(Party::Worker(index), false);
     for _ in 0..QUANTUM_MESSAGES {
         if taken >= QUANTUM_WORDS || !inbound.fill()? {
             break;
         }
-        let (unread, slab) = inbound.unread_and_slab();
-        let Some(frame) = cut::first(unread)? else { break };
-        let beside = || slab.and_then(SlabPayloads::take).map(|(_, bytes)| bytes);
-        let (message, words) = message::decode_with(frame, beside)?;
-        if let FromWorker::Goodbye { reason } = message {
-            return Err(Breach::Goodbye(reason.to_owned()));
-        }
-        let is_mark =
-            matches!(message, FromWorker::Done { request } if outbox.passed(index, request));
-        if !is_mark {
-            dispatcher.handle(Event::FromWorker { index, message }, outbox);
-        }
-        inbound.consume(words);
-        taken += words;
+        outbox.begin_message();
+        taken += answer(index, inbound, dispatcher, outbox)?;
     }
     if inbound.is_corrupt() { Err(Breach::Ring) } else { Ok(taken > 0) }
+}
+
+/// Passes a worker's next message to the core; returns the number of its words, 0 where it has not
+/// arrived.
+fn answer(
+    index: WorkerIndex,
+    inbound: &mut Inbound,
+    dispatcher: &mut Dispatcher,
+    outbox: &mut Outbox,
+) -> Result<usize, Breach> {
+    let (unread, slab) = inbound.unread_and_slab();
+    let Some(frame) = cut::first(unread)? else { return Ok(0) };
+    let beside = || slab.and_then(SlabPayloads::take).map(|(_, bytes)| bytes);
+    let (message, words) = message::decode_with(frame, beside)?;
+    if let FromWorker::Goodbye { reason } = message {
+        return Err(Breach::Goodbye(reason.to_owned()));
+    }
+    let is_mark = matches!(message, FromWorker::Done { request } if outbox.passed(index, request));
+    if !is_mark {
+        dispatcher.handle(Event::FromWorker { index, message }, outbox);
+    }
+    inbound.consume(words);
+    Ok(words)
 }

@@ -5,6 +5,7 @@
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - [`death`]: texts about a worker that has ended.
 //! - `policy`: the file of weights and limits by user; `accounts`: who uses how much.
+//! - `standby`, `journal`: a copy of the process that goes on when this one is killed, and what it lacks.
 //! - `leases`: sessions that outlive their clients.
 //! - `probing`: `--probe`, which that thread drives while no client is at work.
 //! - [`Backlog`]: words on their way to a ring or a channel that is full, here and in a client.
@@ -21,6 +22,7 @@ mod backlog;
 mod client;
 pub mod death;
 mod event_loop;
+mod journal;
 mod leases;
 mod line_log;
 mod link;
@@ -29,8 +31,11 @@ mod net_event;
 mod options;
 mod outbox;
 mod policy;
+mod policy_watch;
 mod probing;
 mod sleep;
+mod standby;
+mod stderr;
 mod tokens;
 pub mod trace;
 mod turns;
@@ -49,11 +54,14 @@ use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
 use leases::Leases;
-use net_event::NetEvent;
+use net::{Heirloom, Start};
 use outbox::Outbox;
 use policy::{ClusterPolicy, PolicyFile};
+use policy_watch::watch_policy;
 use probing::Probing;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use standby::Standby;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -126,20 +134,40 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let event_loop =
         EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?
             .with_leases(Leases::new(options.lease))
-            .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())));
+            .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())))
+            .with_standby(open_standby(options, &listeners, tokens.as_ref())?);
     // Its end stops the thread.
     let _watching = policy.map(|(file, _)| watch_policy(file, &events, &waker)).transpose()?;
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
-        let outcome = event_loop.run();
+        let (outcome, successor) = event_loop.run();
+        if let Some(successor) = successor {
+            // The process was the standby of the one that began here, whose other threads it lacks.
+            std::mem::forget(ended);
+            successor.finish(outcome.is_ok());
+        }
         // If this is not received, the sockets' thread has ended first.
         let _: Result<(), ()> = ended.send(());
         outcome
     })?;
-    let start = net::Start { listeners, tokens, events, waker, core_ended };
+    let (peers, incarnations) = (Vec::new(), (BTreeMap::new(), 0));
+    let start =
+        Start { listeners, tokens, events, waker, core_ended, peers, incarnations, is_first: true };
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
     Ok(served?)
+}
+
+/// Prepares a standby, if one is asked for.
+fn open_standby(
+    options: &ServerOptions,
+    listeners: &net::Listeners,
+    tokens: Option<&TokenList>,
+) -> io::Result<Option<Standby>> {
+    if !options.standby {
+        return Ok(None);
+    }
+    Standby::new(Heirloom::new(listeners, tokens, options)?).map(Some)
 }
 
 /// Opens the policy file, and warns of users whom nobody can be.
@@ -160,25 +188,6 @@ fn open_policy(
         tracing::warn!("policy {shown}: the token file has no user {user:?}{advice}");
     }
     Ok(Some((file, policy)))
-}
-
-/// Starts the thread that passes on each changed policy; it ends with the returned sender.
-fn watch_policy(
-    file: PolicyFile,
-    events: &mpsc::UnboundedSender<NetEvent>,
-    waker: &Arc<Waker>,
-) -> io::Result<std::sync::mpsc::Sender<()>> {
-    let (stop, stopped) = std::sync::mpsc::channel();
-    let (events, waker) = (events.clone(), Arc::clone(waker));
-    let tell = move |policy| {
-        // Refused only when the core's thread has ended.
-        let _ = events.send(NetEvent::Policy(policy));
-        waker.wake();
-    };
-    std::thread::Builder::new()
-        .name("gt-policy".into())
-        .spawn(move || policy::watch(file, &stopped, tell))?;
-    Ok(stop)
 }
 
 /// Reads the prices from a file; the defaults if it `may_be_absent` and is.
@@ -202,7 +211,7 @@ fn start_log(options: &ServerOptions) {
         .with_max_level(options.log_level)
         .with_target(false)
         .with_ansi(false)
-        .with_writer(io::stderr);
+        .with_writer(|| stderr::Stderr);
     // Refused if the surrounding program already has a logger.
     let _ = log.try_init();
 }

@@ -3,13 +3,15 @@
 
 use crate::backlog::{Backlog, KEPT_WORDS};
 use crate::death::LastInstruction;
+use crate::journal::{Journal, Party, Sums};
 use gt_protocol::handshake::FRAME_BYTES_MAX;
 use gt_protocol::integer::to_u64;
 use gt_protocol::message::count_cancels;
 use gt_protocol::wire::{WireError, cut};
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
 use gt_transport::{Consumer, HEAD_WORDS, Producer, SlabReader, SlabWriter};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,6 +40,16 @@ pub(crate) struct PeerLink {
     pub slab_down: Option<SlabWriter>,
     /// The peer's process, if that is on this host.
     pub process: Option<u32>,
+    /// Copies of its sockets, for a standby; `None` without one, and for a peer by TCP.
+    pub sockets: Option<PeerSockets>,
+}
+
+/// Sockets of a peer by rings.
+#[derive(Debug)]
+pub(crate) struct PeerSockets {
+    pub socket: OwnedFd,
+    /// TCP connection on which it arrived, if it did.
+    pub life_line: Option<OwnedFd>,
 }
 
 /// Payloads and chunks of answers that a peer puts into a slab. Each is copied before it is looked
@@ -48,18 +60,31 @@ pub(crate) struct SlabPayloads {
     bytes: Vec<u8>,
     /// Number of bytes received in total.
     arrived: u64,
+    journal: Option<Arc<Journal>>,
 }
 
 impl SlabPayloads {
     pub fn new(slab: SlabReader) -> Self {
-        Self { slab, bytes: Vec::new(), arrived: 0 }
+        Self { slab, bytes: Vec::new(), arrived: 0, journal: None }
     }
 
     /// The next payload, and the offset that it was sent for; `None` if none has arrived.
     pub fn take(&mut self) -> Option<(u64, &[u8])> {
-        let [low, high, ..] = self.slab.take(&mut self.bytes)?;
+        if let Some(journal) = self.journal.as_ref().filter(|journal| journal.is_replaying())
+            && let Some(offset) = journal.take_payload(&mut self.bytes)
+        {
+            self.slab.skip();
+            self.arrived += to_u64(self.bytes.len());
+            return Some((offset, &self.bytes));
+        }
+        let [low, high, ..] = self.slab.copy(&mut self.bytes)?;
+        let offset = u64::from(low) | u64::from(high) << 32;
+        if let Some(journal) = &self.journal {
+            journal.payload(offset, &self.bytes);
+        }
+        self.slab.release();
         self.arrived += to_u64(self.bytes.len());
-        Some((u64::from(low) | u64::from(high) << 32, &self.bytes))
+        Some((offset, &self.bytes))
     }
 }
 
@@ -73,6 +98,8 @@ pub(crate) enum WordSource {
         waker: OwnedFd,
     },
     Socket(mpsc::Receiver<Vec<u32>>),
+    /// A connection of the dispatcher before this one.
+    Gone,
 }
 
 /// Destination of words.
@@ -80,6 +107,8 @@ pub(crate) enum WordSource {
 pub(crate) enum WordTarget {
     Ring(Producer),
     Socket(mpsc::Sender<Vec<u32>>),
+    /// A connection of the dispatcher before this one: words for it are dropped.
+    Gone,
 }
 
 /// Words from a peer, copied out of its ring once.
@@ -95,6 +124,8 @@ pub(crate) struct Inbound {
     /// were consumed.
     cancels_arrived: u32,
     cancels_consumed: u32,
+    journal: Option<(Arc<Journal>, Party)>,
+    sockets: Option<PeerSockets>,
 }
 
 impl Inbound {
@@ -108,6 +139,65 @@ impl Inbound {
             slab,
             cancels_arrived,
             cancels_consumed,
+            journal: None,
+            sockets: None,
+        }
+    }
+
+    /// Notes in a journal what arrives from now on, and keeps the sockets for a standby.
+    pub fn note_in(&mut self, journal: &Arc<Journal>, party: Party, sockets: Option<PeerSockets>) {
+        self.journal = Some((Arc::clone(journal), party));
+        self.sockets = sockets;
+        if let Some(slab) = &mut self.slab {
+            slab.journal = Some(Arc::clone(journal));
+        }
+    }
+
+    /// Descriptors that a standby needs.
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let waker = self.waker().map(|waker| waker.as_raw_fd());
+        let sockets = self.sockets.as_ref().into_iter();
+        let sockets = sockets.flat_map(|PeerSockets { socket, life_line }| {
+            [Some(socket), life_line.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd)
+        });
+        waker.into_iter().chain(sockets)
+    }
+
+    /// Copies of the sockets, for a new thread of sockets; `None` for a peer that is gone.
+    pub fn sockets(&self) -> Option<std::io::Result<PeerSockets>> {
+        let PeerSockets { socket, life_line } = self.sockets.as_ref()?;
+        let life_line = life_line.as_ref().map(OwnedFd::try_clone).transpose();
+        let copies = socket.try_clone().and_then(|socket| Ok((socket, life_line?)));
+        Some(copies.map(|(socket, life_line)| PeerSockets { socket, life_line }))
+    }
+
+    /// Forgets the channel of a socket's task, which the standby does not have; returns true if
+    /// there was one. It is not dropped: another thread may have held its lock at the fork.
+    pub fn forget_channel(&mut self) -> bool {
+        let is_socket = matches!(self.source, WordSource::Socket(_));
+        if is_socket {
+            std::mem::forget(std::mem::replace(&mut self.source, WordSource::Gone));
+        }
+        is_socket
+    }
+
+    /// Adds words that the process before this one has taken.
+    pub fn replay(&mut self, words: &[u32]) {
+        if let WordSource::Ring { consumer, .. } = &mut self.source {
+            consumer.skip(words.len());
+        }
+        self.words.extend_from_slice(words);
+        self.arrived += to_u64(words.len());
+    }
+
+    /// Goes on where the process before this one was: gives back what was taken.
+    pub fn resume(&mut self) {
+        if let WordSource::Ring { consumer, .. } = &mut self.source {
+            consumer.release(0);
+            consumer.park_end();
+        }
+        if let Some(slab) = &mut self.slab {
+            slab.slab.resume();
         }
     }
 
@@ -126,7 +216,7 @@ impl Inbound {
     pub fn last_instruction(&self) -> Option<LastInstruction> {
         match &self.source {
             WordSource::Ring { consumer, .. } => LastInstruction::of_mark(consumer.mark()),
-            WordSource::Socket(_) => None,
+            WordSource::Socket(_) | WordSource::Gone => None,
         }
     }
 
@@ -156,6 +246,7 @@ impl Inbound {
                 }
                 self.cancels_arrived
             }
+            WordSource::Gone => self.cancels_consumed,
         };
         announced.wrapping_sub(self.cancels_consumed).cast_signed() > 0
     }
@@ -201,9 +292,25 @@ impl Inbound {
 
     fn take(&mut self) -> bool {
         match &mut self.source {
-            WordSource::Ring { consumer, .. } => consumer.read(&mut self.words, REFILL_WORDS) > 0,
+            WordSource::Ring { consumer, .. } => {
+                let before = self.words.len();
+                let taken = consumer.copy(&mut self.words, REFILL_WORDS);
+                if taken == 0 {
+                    return false;
+                }
+                // Before their place is given back: a standby takes them from the journal.
+                if let Some((journal, party)) = &self.journal {
+                    journal.words(*party, self.words.get(before..).unwrap_or_default());
+                }
+                consumer.release(taken);
+                true
+            }
+            WordSource::Gone => false,
             WordSource::Socket(receiver) => match receiver.try_recv() {
                 Ok(words) => {
+                    if let Some((journal, party)) = &self.journal {
+                        journal.words(*party, &words);
+                    }
                     self.cancels_arrived = self.cancels_arrived.wrapping_add(count_cancels(&words));
                     if self.words.is_empty() {
                         self.words = words;
@@ -221,14 +328,14 @@ impl Inbound {
     pub fn is_corrupt(&self) -> bool {
         match &self.source {
             WordSource::Ring { consumer, .. } => consumer.is_corrupt(),
-            WordSource::Socket(_) => false,
+            WordSource::Socket(_) | WordSource::Gone => false,
         }
     }
 
     pub fn waker(&self) -> Option<BorrowedFd<'_>> {
         match &self.source {
             WordSource::Ring { waker, .. } => Some(waker.as_fd()),
-            WordSource::Socket(_) => None,
+            WordSource::Socket(_) | WordSource::Gone => None,
         }
     }
 
@@ -237,13 +344,14 @@ impl Inbound {
         match &mut self.source {
             WordSource::Ring { consumer, .. } => consumer.park_begin(),
             WordSource::Socket(receiver) => receiver.is_empty(),
+            WordSource::Gone => true,
         }
     }
 
     pub fn sleep_end(&mut self) {
         match &mut self.source {
             WordSource::Ring { consumer, .. } => consumer.park_end(),
-            WordSource::Socket(_) => {}
+            WordSource::Socket(_) | WordSource::Gone => {}
         }
     }
 }
@@ -261,7 +369,27 @@ pub(crate) struct Outbound {
     sent: u64,
     drain: Drain,
     slab_down: Option<SlabWriter>,
-    _cancel: oneshot::Sender<()>,
+    cancel: oneshot::Sender<()>,
+    published: Option<Published>,
+}
+
+/// Words that were published to a peer, as the journal counts them.
+#[derive(Debug)]
+struct Published {
+    journal: Arc<Journal>,
+    place: usize,
+    sums: Sums,
+}
+
+/// Reason why a peer cannot be served on by a standby.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Mismatch {
+    #[error("its ring has more words than the standby has for it")]
+    Overshoot,
+    #[error("its ring's counter is not the one that was stored there")]
+    Counter,
+    #[error("the words in its ring are not those that the standby has for it")]
+    Words,
 }
 
 /// Speed of a peer: the number of words that it took in the last window, and the window's length.
@@ -288,6 +416,25 @@ impl Drain {
     }
 }
 
+impl Published {
+    /// Publishes whole messages, as far as they fit, once the journal says so; returns the number of
+    /// words.
+    fn send(&mut self, producer: &mut Producer, waiting: &[u32]) -> usize {
+        let all = producer.has_space(waiting.len());
+        let words = if all { waiting.len() } else { cut::whole(waiting, producer.space()) };
+        let Some(part) = waiting.get(..words).filter(|part| !part.is_empty()) else { return 0 };
+        let mut sums = self.sums;
+        sums.add(part);
+        let published = producer.published().wrapping_add(u32::try_from(words).unwrap_or(0));
+        self.journal.publish(self.place, published, &sums);
+        if !producer.write(&[part]) {
+            return 0;
+        }
+        self.sums = sums;
+        words
+    }
+}
+
 impl Outbound {
     pub fn new(
         target: WordTarget,
@@ -296,7 +443,81 @@ impl Outbound {
     ) -> Self {
         let (backlog, drain) = (Backlog::default(), Drain::default());
         let (credit, listed, sent) = (0, false, 0);
-        Self { target, backlog, credit, listed, sent, drain, slab_down, _cancel: cancel }
+        let published = None;
+        Self { target, backlog, credit, listed, sent, drain, slab_down, cancel, published }
+    }
+
+    /// Notes in a journal what is published from now on, at this place.
+    pub fn note_in(&mut self, journal: &Arc<Journal>, place: usize) {
+        let (journal, sums) = (Arc::clone(journal), Sums::default());
+        self.published = Some(Published { journal, place, sums });
+        self.begin_place();
+    }
+
+    /// Place in the journal.
+    pub fn place(&self) -> Option<usize> {
+        self.published.as_ref().map(|published| published.place)
+    }
+
+    /// Writes down what has been published, whatever the journal has.
+    pub fn begin_place(&self) {
+        if let (WordTarget::Ring(producer), Some(published)) = (&self.target, &self.published) {
+            let Published { journal, place, sums } = published;
+            journal.begin_place(*place, producer.published(), sums);
+        }
+    }
+
+    /// Takes a new end of the task that serves the peer's sockets. The one before is not dropped:
+    /// its task's thread may have held a lock at the fork.
+    pub fn replace_cancel(&mut self, cancel: oneshot::Sender<()>) {
+        std::mem::forget(std::mem::replace(&mut self.cancel, cancel));
+    }
+
+    /// Forgets the channel of a socket's task, as [`Inbound::forget_channel`] does.
+    pub fn forget_channel(&mut self) {
+        if matches!(self.target, WordTarget::Socket(_)) {
+            std::mem::forget(std::mem::replace(&mut self.target, WordTarget::Gone));
+        }
+    }
+
+    /// Goes on where the process before this one was: leaves out what that has published.
+    pub fn resume(&mut self) -> Result<(), Mismatch> {
+        let WordTarget::Ring(producer) = &mut self.target else { return Ok(()) };
+        let ahead = producer.published_in_header().wrapping_sub(producer.published());
+        let mut ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
+        if ahead > self.backlog.len() {
+            return Err(Mismatch::Overshoot);
+        }
+        let mut sums = self.published.as_ref().map_or_else(Sums::default, |known| known.sums);
+        let mut are_equal = true;
+        self.sent += to_u64(self.backlog.hand_on(|waiting| {
+            let skipped = waiting.get(..ahead.min(waiting.len())).unwrap_or_default();
+            sums.add(skipped);
+            are_equal &= producer.skip(skipped);
+            ahead -= skipped.len();
+            skipped.len()
+        }));
+        if let Some(known) = &mut self.published {
+            if !known.journal.was_published(known.place, producer.published(), &sums) {
+                return Err(Mismatch::Counter);
+            }
+            known.sums = sums;
+        }
+        if !are_equal {
+            return Err(Mismatch::Words);
+        }
+        if self.slab_down.as_mut().is_some_and(|slab| !slab.resume()) {
+            return Err(Mismatch::Counter);
+        }
+        producer.wake();
+        self.begin_place();
+        Ok(())
+    }
+
+    /// Sends nothing more to a peer that cannot be served on.
+    pub fn abandon(&mut self) {
+        self.target = WordTarget::Gone;
+        self.slab_down = None;
     }
 
     /// Puts bytes into the slab if they are many and there is room; returns true if so, and the
@@ -306,8 +527,19 @@ impl Outbound {
         else {
             return false;
         };
+        let journal = self.published.as_ref().map(|published| &published.journal);
+        let is_replay = journal.is_some_and(|journal| journal.is_replaying());
+        if is_replay && !journal.is_some_and(|journal| journal.take_beside()) {
+            return false;
+        }
+        if is_replay && slab.skip() {
+            return true;
+        }
         let slot = slab.slot().and_then(|slot| slot.get_mut(..bytes.len()));
         let Some(slot) = slot else { return false };
+        if let Some(journal) = journal.filter(|_| !is_replay) {
+            journal.beside();
+        }
         slot.copy_from_slice(bytes);
         let mut head = [0; HEAD_WORDS];
         let words = [offset & u64::from(u32::MAX), offset >> 32];
@@ -337,6 +569,7 @@ impl Outbound {
         let space = match &mut self.target {
             WordTarget::Ring(producer) => producer.space(),
             WordTarget::Socket(sender) => sender.capacity() * KEPT_WORDS,
+            WordTarget::Gone => KEPT_WORDS,
         };
         space.saturating_sub(self.waiting())
     }
@@ -351,7 +584,7 @@ impl Outbound {
     fn inside(&mut self) -> usize {
         match &mut self.target {
             WordTarget::Ring(producer) => producer.capacity() - producer.space(),
-            WordTarget::Socket(_) => 0,
+            WordTarget::Socket(_) | WordTarget::Gone => 0,
         }
     }
 
@@ -366,7 +599,7 @@ impl Outbound {
     pub fn shares_cpu(&self) -> bool {
         match &self.target {
             WordTarget::Ring(producer) => producer.shares_cpu(),
-            WordTarget::Socket(_) => false,
+            WordTarget::Socket(_) | WordTarget::Gone => false,
         }
     }
 
@@ -376,13 +609,20 @@ impl Outbound {
         match &self.target {
             WordTarget::Ring(producer) => producer.is_corrupt(),
             WordTarget::Socket(sender) => sender.is_closed(),
+            WordTarget::Gone => false,
         }
     }
 
     /// Sends whole frames, as far as they fit; returns true if anything moved.
     pub fn flush(&mut self) -> bool {
         let moved = match &mut self.target {
-            WordTarget::Ring(producer) => self.backlog.flush(producer),
+            WordTarget::Ring(producer) => match &mut self.published {
+                None => self.backlog.flush(producer),
+                Some(published) => {
+                    self.backlog.hand_on(|waiting| published.send(producer, waiting))
+                }
+            },
+            WordTarget::Gone => self.backlog.hand_on(<[u32]>::len),
             WordTarget::Socket(sender) => self.backlog.hand_on(|waiting| {
                 let Ok(permit) = sender.try_reserve() else { return 0 };
                 let words = cut::whole(waiting, FRAME_WORDS);

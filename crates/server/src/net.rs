@@ -9,6 +9,7 @@
 
 mod framed;
 mod greeting;
+mod heirloom;
 mod introductions;
 mod listeners;
 mod registry;
@@ -16,20 +17,25 @@ mod ring_peer;
 mod secret;
 mod tcp_peer;
 
+pub(crate) use heirloom::Heirloom;
 pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
+pub(crate) use ring_peer::ResumedPeer;
 
 use crate::net_event::NetEvent;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use crate::waker::Waker;
+use gt_dispatcher::WorkerIndex;
+use gt_transport::signals;
 use gt_transport::tcp::LinkLimits;
 use registry::Registry;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 
@@ -42,6 +48,8 @@ pub(crate) struct Net {
     waker: Arc<Waker>,
     tokens: Option<TokenList>,
     links: LinkLimits,
+    /// True if the core's thread may have a standby, which needs copies of descriptors.
+    has_standby: bool,
     registry: RefCell<Registry>,
     /// The abstract address of the local socket.
     local_socket: Vec<u8>,
@@ -66,6 +74,12 @@ pub(crate) struct Start {
     pub waker: Arc<Waker>,
     /// Resolves when the core's thread ends.
     pub core_ended: oneshot::Receiver<()>,
+    /// Peers of the dispatcher before this one, whose standby this process was.
+    pub peers: Vec<ResumedPeer>,
+    /// Last incarnations of workers by index, and the one that a new index begins with.
+    pub incarnations: (BTreeMap<WorkerIndex, u32>, u32),
+    /// False in a process that was a standby: its addresses have been printed.
+    pub is_first: bool,
 }
 
 /// Serves until a signal arrives or the core's thread ends.
@@ -79,19 +93,30 @@ pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()
 }
 
 async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()> {
-    let Start { listeners, tokens, events, waker, mut core_ended } = start;
+    let Start { listeners, tokens, events, waker, mut core_ended, peers, incarnations, is_first } =
+        start;
     let (open, mut all_closed) = mpsc::channel(1);
-    let registry = RefCell::new(Registry::default());
+    let registry = RefCell::new(Registry::restored(incarnations));
     let local_socket = listeners.local_address.clone();
     let links = options.links;
-    let net = Rc::new(Net { events, waker, tokens, links, registry, local_socket, open });
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let has_standby = options.standby;
+    let net =
+        Rc::new(Net { events, waker, tokens, links, has_standby, registry, local_socket, open });
+    let (end_signals, asked_to_end) = signals::listen()?;
+    let asked_to_end = UnixStream::from_std(asked_to_end)?;
+    for peer in peers {
+        ring_peer::resume(&net, peer)?;
+    }
     let accepting = listeners.accept_all(&net)?;
-    listeners::announce(&listeners, options)?;
+    if is_first {
+        listeners::announce(&listeners, options)?;
+    }
     tokio::select! {
-        _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
-        _ = terminate.recv() => tracing::info!("terminated: stopping"),
+        _ = asked_to_end.readable() => {
+            let is_interrupt = end_signals.is_interrupt();
+            let word = if is_interrupt { "interrupted" } else { "terminated" };
+            tracing::info!("{word}: stopping");
+        }
         _ = &mut core_ended => tracing::error!("the core's thread has ended"),
     }
     for task in accepting {

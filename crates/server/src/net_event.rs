@@ -30,6 +30,8 @@ pub(crate) enum NetEvent {
     },
     Worker {
         index: WorkerIndex,
+        /// Number of workers that had the index before.
+        incarnation: u32,
         link: PeerLink,
         /// Introductions of it and to it, before any work.
         introductions: Vec<Introduction>,

@@ -33,6 +33,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --resume-seconds N     keep what a broken connection of another host served for so long (10; 0: for ever)
   --lease-seconds N      keep a named session without a client for so long (600), unless the client says otherwise
   --log-payloads         keep payloads too, in FILE.d/
+  --standby              keep a copy of the process that goes on if this one is killed (peers by shared memory)
   -h, --help, --version
 ";
 
@@ -55,6 +56,8 @@ pub struct ServerOptions {
     pub links: LinkLimits,
     /// Time for which a named session waits for its next client.
     pub lease: Duration,
+    /// True to keep a standby.
+    pub standby: bool,
 }
 
 /// Request of the command line.
@@ -80,6 +83,8 @@ pub enum UsageError {
     PayloadsWithoutLog,
     #[error("--probe needs --prices FILE, where it writes to")]
     ProbeWithoutFile,
+    #[error("--standby does not go with {0}, which a copy of the process cannot go on with")]
+    StandbyWith(&'static str),
 }
 
 impl Command {
@@ -103,6 +108,7 @@ impl Command {
             log_payloads: false,
             links: LinkLimits::default(),
             lease: LEASE,
+            standby: false,
         };
         while let Some(argument) = parser.next()? {
             match argument {
@@ -125,6 +131,7 @@ impl Command {
                     options.links.resume = Some(limit).filter(|limit| !limit.is_zero());
                 }
                 Long("lease-seconds") => options.lease = seconds(parser.value()?.string()?)?,
+                Long("standby") => options.standby = true,
                 Long("log-payloads") => options.log_payloads = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),
@@ -138,6 +145,13 @@ impl Command {
         }
         if options.probe && options.prices.is_none() {
             return Err(UsageError::ProbeWithoutFile);
+        }
+        let alone =
+            [("--instruction-log", options.instruction_log.is_some()), ("--probe", options.probe)];
+        if let Some((other, _)) =
+            alone.into_iter().find(|(_, is_given)| options.standby && *is_given)
+        {
+            return Err(UsageError::StandbyWith(other));
         }
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),

@@ -1,7 +1,8 @@
 //! The core's outputs on their way to rings and sockets. Nothing here waits: words without room
 //! stay in a buffer, and the caller checks the room before it feeds the core.
 
-use crate::link::Outbound;
+use crate::journal::{Journal, PLACES, Party};
+use crate::link::{Mismatch, Outbound};
 use crate::trace::Trace;
 use crate::turns::Turns;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
@@ -10,6 +11,7 @@ use gt_protocol::message::{self, ToClient, ToWorker};
 use gt_protocol::wire::{self, EncodeError};
 use gt_protocol::{Attr, Instruction, Op};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of waiting words (64 MiB beside its ring) at which a worker is given up. Only endings of
@@ -73,6 +75,12 @@ pub(crate) struct Outbox {
     /// A session of the dispatcher's own, whose answers are kept here.
     listened: Option<SessionId>,
     answer: Option<bool>,
+    /// Log for a standby, if there may be one.
+    journal: Option<Arc<Journal>>,
+    /// The place in the journal that was given last.
+    last_place: usize,
+    /// True while nothing is published: a change that the journal has not is under way.
+    is_held: bool,
 }
 
 impl Outbox {
@@ -80,7 +88,96 @@ impl Outbox {
         Self { trace, ..Self::default() }
     }
 
-    pub fn add_worker(&mut self, index: WorkerIndex, outbound: Outbound) {
+    /// Notes outputs in a journal from now on; there are no peers yet.
+    pub fn note_in(&mut self, journal: &Arc<Journal>) {
+        self.journal = Some(Arc::clone(journal));
+    }
+
+    /// Publishes nothing until [`Self::release`], if there is a journal: the state is about to change
+    /// in ways that it does not have, so a standby must have the new state first.
+    pub fn hold(&mut self) {
+        self.is_held = self.journal.is_some();
+    }
+
+    /// Returns true while nothing is published.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    pub fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Publishes what waits for one session, held or not: its last words, before it is dropped.
+    pub fn flush_session(&mut self, session: SessionId) {
+        if let Some(outbound) = self.sessions.get_mut(&session) {
+            outbound.flush();
+        }
+    }
+
+    /// Begins a turn of a peer.
+    pub fn begin_run(&self, party: Party, is_cancelled: bool) {
+        if let Some(journal) = &self.journal {
+            journal.begin_run(party, is_cancelled);
+        }
+    }
+
+    /// Notes that a message is about to be taken in.
+    pub fn begin_message(&self) {
+        if let Some(journal) = &self.journal {
+            journal.frame();
+        }
+    }
+
+    /// Sends a mark again that the process before this one has sent.
+    pub fn replay_mark(&mut self, index: WorkerIndex, request: u64) {
+        self.worker_message(index, &ToWorker::Mark { request });
+    }
+
+    /// All connections.
+    pub fn outbounds(&mut self) -> impl Iterator<Item = (Party, &mut Outbound)> {
+        let workers = self.workers.iter_mut().enumerate().filter_map(|(index, worker)| {
+            Some((Party::Worker(WorkerIndex::try_from(index).ok()?), worker.as_mut()?))
+        });
+        let sessions = self.sessions.iter_mut();
+        workers.chain(sessions.map(|(&session, out)| (Party::Session(session), out)))
+    }
+
+    /// Goes on where the process before this one was. A session whose ring does not fit is lost; so
+    /// is everything if a worker's does not.
+    pub fn resume(&mut self) -> Result<(), (WorkerIndex, Mismatch)> {
+        self.turns.restart();
+        let mut lost = Vec::new();
+        for (party, outbound) in self.outbounds() {
+            match (outbound.resume(), party) {
+                (Ok(()), _) => {}
+                (Err(why), Party::Worker(index)) => return Err((index, why)),
+                (Err(why), Party::Session(session)) => {
+                    outbound.abandon();
+                    lost.push(LostPeer::Session(session, why.to_string()));
+                }
+            }
+        }
+        self.lost.append(&mut lost);
+        Ok(())
+    }
+
+    /// Gives a new peer its place in the journal: none that was used lately, since the standby
+    /// before may still have the peer that had it.
+    fn give_place(&mut self, outbound: &mut Outbound) {
+        let Some(journal) = self.journal.clone() else { return };
+        let used: Vec<usize> = self.outbounds().filter_map(|(_, out)| out.place()).collect();
+        // The loop ends: there are more places than peers.
+        loop {
+            self.last_place = (self.last_place + 1) % PLACES;
+            if !used.contains(&self.last_place) {
+                break outbound.note_in(&journal, self.last_place);
+            }
+        }
+    }
+
+    pub fn add_worker(&mut self, index: WorkerIndex, mut outbound: Outbound) {
+        self.give_place(&mut outbound);
         let place = place(index);
         if place >= self.workers.len() {
             self.workers.resize_with(place + 1, || None);
@@ -96,7 +193,8 @@ impl Outbox {
         self.workers.get_mut(place(index))?.take()
     }
 
-    pub fn add_session(&mut self, session: SessionId, outbound: Outbound) {
+    pub fn add_session(&mut self, session: SessionId, mut outbound: Outbound) {
+        self.give_place(&mut outbound);
         self.sessions.insert(session, outbound);
     }
 
@@ -125,11 +223,12 @@ impl Outbox {
         self.turns.share(load != Load::One);
         let mut free = true;
         for &index in workers {
-            let Self { workers: all, turns, listed_workers, lost, .. } = self;
+            let Self { workers: all, turns, listed_workers, lost, journal, .. } = self;
             let Some(worker) = all.get_mut(place(index)).and_then(Option::as_mut) else {
                 continue;
             };
             free &= turns.admits(session, index, now, |request| {
+                note_mark(journal.as_ref(), index, request);
                 send(index, worker, &ToWorker::Mark { request }, (listed_workers, lost));
             });
             let (credit, enough) = match load {
@@ -149,17 +248,19 @@ impl Outbox {
     /// Notes that an instruction is about to be planned.
     pub fn begin_instruction(&mut self) {
         self.reached.clear();
+        self.begin_message();
     }
 
     /// Charges a session for the planned instruction, on all workers that got words of it.
     pub fn charge(&mut self, session: SessionId, estimate: (Op, f64)) {
         let now = Instant::now();
-        let Self { workers, turns, listed_workers, reached, tight, lost, .. } = self;
+        let Self { workers, turns, listed_workers, reached, tight, lost, journal, .. } = self;
         for &index in &*reached {
             let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) else {
                 continue;
             };
             *tight |= turns.charge(session, index, estimate, now, |request| {
+                note_mark(journal.as_ref(), index, request);
                 send(index, worker, &ToWorker::Mark { request }, (listed_workers, lost));
             });
         }
@@ -205,6 +306,9 @@ impl Outbox {
 
     /// Sends as far as rings and channels have room; returns true if anything moved.
     pub fn flush(&mut self) -> bool {
+        if self.is_held {
+            return false;
+        }
         let Self { workers, sessions, listed_workers, listed_sessions, lost, .. } = self;
         let mut moved = false;
         listed_workers.retain(|&index| {
@@ -279,7 +383,7 @@ impl Outbox {
         };
         self.tight |= words >= worker.credit;
         worker.credit = worker.credit.saturating_sub(words);
-        if worker.waiting() >= FLUSH_WORDS {
+        if worker.waiting() >= FLUSH_WORDS && !self.is_held {
             worker.flush();
         }
         if !worker.listed {
@@ -414,6 +518,13 @@ fn send(
     if !worker.listed {
         worker.listed = true;
         listed.push(index);
+    }
+}
+
+/// Notes a mark in the journal: when it is sent depends on the clock.
+fn note_mark(journal: Option<&Arc<Journal>>, index: WorkerIndex, request: u64) {
+    if let Some(journal) = journal {
+        journal.mark(index, request);
     }
 }
 

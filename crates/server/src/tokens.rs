@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The users and their tokens.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TokenList(Vec<(String, Token)>);
 
 /// Fault of a token file.

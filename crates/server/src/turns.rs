@@ -31,6 +31,8 @@ const CREDIT: f64 = 1e5;
 const MARKS: f64 = 4.0;
 /// Bit that requests of marks have, and those of the core never.
 const MARK_BIT: u64 = 1 << 63;
+/// Numbers of marks that a standby leaves out: more than are sent between two forks.
+const MARKS_SKIPPED: u64 = 1 << 32;
 /// Weight of a new measurement against all earlier ones of the same operator and size.
 const WEIGHT: f64 = 0.5;
 /// Limit of corrections (and its inverse): a worker may have been stopped.
@@ -254,6 +256,16 @@ impl Turns {
             }
         }
         true
+    }
+
+    /// Forgets what is in flight, in a standby that begins: marks of the process before are not known
+    /// here, and get no numbers of this one.
+    pub fn restart(&mut self) {
+        for queue in self.queues.values_mut() {
+            let factors = std::mem::take(&mut queue.factors);
+            *queue = WorkerQueue { factors, ..WorkerQueue::new(queue.begun) };
+        }
+        self.next_mark += MARKS_SKIPPED;
     }
 
     pub fn forget_session(&mut self, session: SessionId) {

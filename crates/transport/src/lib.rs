@@ -7,7 +7,7 @@
 //! - [`slab`]: slots of bytes that one side fills and the other reads in place: tensors.
 //! - [`sleep`]: until any of several rings, slabs and threads has something.
 //! - [`shared_words`]: memory that a process shares with those it forks.
-//! - [`fork`]: a copy of the process that takes its place; [`signals`]: requests to end, as a descriptor.
+//! - [`fork`]: a copy of the process that takes its place; [`signals`]: requests to end, as a socket.
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`calls`]: workers of different hosts meet over TCP.
 //! - [`tcp`]: options of a connection between hosts.

@@ -68,6 +68,9 @@ impl EventLoop {
     /// Ends the sessions whose lease is over; returns true if there was one.
     pub(crate) fn end_leases(&mut self, now: Instant) -> bool {
         let ended = self.leases.ended(now);
+        if !ended.is_empty() {
+            self.outbox.hold();
+        }
         for &session in &ended {
             tracing::info!("session {} ends: no client within its lease", session.0);
             self.end_session(session);
@@ -112,7 +115,7 @@ impl EventLoop {
             let what = if is_end { "ended" } else { "detached" };
             let reason = format!("session {name} was {what} by `gt` of its user");
             self.outbox.session(session, &ToClient::Goodbye { reason: &reason });
-            self.outbox.flush();
+            self.outbox.flush_session(session);
             // The end of its connection detaches the session, or ends it.
             if is_end {
                 self.leases.end_with_client(session);

@@ -128,8 +128,15 @@ fn attach(
     let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
     let (cancel, held) = oneshot::channel();
     let (source, target) = (WordSource::Socket(source), WordTarget::Socket(target));
-    let link =
-        link::PeerLink { source, target, cancel, slab: None, slab_down: None, process: None };
+    let link = link::PeerLink {
+        source,
+        target,
+        cancel,
+        slab: None,
+        slab_down: None,
+        process: None,
+        sockets: None,
+    };
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by TCP");
@@ -143,7 +150,8 @@ fn attach(
                 let what = "no collectives with it but of those that it can call";
                 tracing::warn!("worker {index} ({name:?}) is connected by TCP: {what}");
             }
-            net.tell(NetEvent::Worker { index, link, introductions });
+            let incarnation = net.registry.borrow().incarnation(index);
+            net.tell(NetEvent::Worker { index, incarnation, link, introductions });
         }
     }
     (Channels { inward, outward, takeovers, waker: Arc::clone(&net.waker) }, CancelToken::new(held))

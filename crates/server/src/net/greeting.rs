@@ -64,6 +64,10 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    pub fn new(identity: Identity, net: &Rc<Net>) -> Self {
+        Self { identity, net: Rc::clone(net), reason: "its connection closed".into() }
+    }
+
     pub fn net(&self) -> &Rc<Net> {
         &self.net
     }
@@ -161,7 +165,7 @@ where
         Ok(identity) => identity,
         Err((code, text)) => return Err(refuse(stream, code, &text).await),
     };
-    let member = Member { identity, net: Rc::clone(net), reason: "its connection closed".into() };
+    let member = Member::new(identity, net);
     Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port })
 }
 

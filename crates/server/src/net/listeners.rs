@@ -8,6 +8,7 @@ use crate::tokens::TokenList;
 use std::future::Future;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener as StdTcpListener, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdUnixListener};
@@ -59,6 +60,35 @@ impl Drop for PathGuard {
     fn drop(&mut self) {
         // Another process may have removed it.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Copies of the listeners, for a standby.
+#[derive(Debug)]
+pub(crate) struct InheritedListeners {
+    tcp: Option<StdTcpListener>,
+    unix: Option<(StdUnixListener, PathBuf)>,
+    local_socket: StdUnixListener,
+    local_address: Vec<u8>,
+}
+
+impl InheritedListeners {
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        let tcp = self.tcp.as_ref().map(AsRawFd::as_raw_fd);
+        let unix = self.unix.as_ref().map(|(unix, _)| unix.as_raw_fd());
+        tcp.into_iter().chain(unix).chain([self.local_socket.as_raw_fd()])
+    }
+
+    /// The listeners of the process that goes on: the path is now its own to remove.
+    pub fn inherit(&self) -> io::Result<Listeners> {
+        let tcp = self.tcp.as_ref().map(StdTcpListener::try_clone).transpose()?;
+        let unix = self
+            .unix
+            .as_ref()
+            .map(|(unix, path)| unix.try_clone().map(|unix| (unix, PathGuard(path.clone()))));
+        let local_socket = self.local_socket.try_clone()?;
+        let local_address = self.local_address.clone();
+        Ok(Listeners { tcp, unix: unix.transpose()?, local_socket, local_address })
     }
 }
 
@@ -128,6 +158,18 @@ fn bind_local() -> io::Result<(StdUnixListener, Vec<u8>)> {
 }
 
 impl Listeners {
+    /// Copies for a standby.
+    pub fn bequeath(&self) -> io::Result<InheritedListeners> {
+        let tcp = self.tcp.as_ref().map(StdTcpListener::try_clone).transpose()?;
+        let unix = self
+            .unix
+            .as_ref()
+            .map(|(unix, PathGuard(path))| unix.try_clone().map(|unix| (unix, path.clone())));
+        let local_socket = self.local_socket.try_clone()?;
+        let local_address = self.local_address.clone();
+        Ok(InheritedListeners { tcp, unix: unix.transpose()?, local_socket, local_address })
+    }
+
     /// Accepts on all of them, each in a task of its own.
     pub fn accept_all(&self, net: &Rc<Net>) -> io::Result<Vec<JoinHandle<()>>> {
         let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));

@@ -66,6 +66,8 @@ pub(crate) struct Registry {
     pub workers: BTreeMap<u32, WorkerSocket>,
     /// Number of workers that had an index before the one that has it now, or had it last.
     incarnations: BTreeMap<u32, u32>,
+    /// The lowest number for workers that join from now on.
+    first_incarnation: u32,
     sessions: usize,
     invitations: BTreeMap<u32, (Secret, oneshot::Sender<UnixStream>)>,
     resumable: BTreeMap<u32, (Secret, mpsc::Sender<Takeover>)>,
@@ -82,6 +84,11 @@ pub(crate) struct Takeover {
 }
 
 impl Registry {
+    /// The registry of a process that was a standby, without its peers.
+    pub fn restored((incarnations, first_incarnation): (BTreeMap<u32, u32>, u32)) -> Self {
+        Self { incarnations, first_incarnation, ..Self::default() }
+    }
+
     /// Registers a session, or gives the reason why there is no room.
     pub fn add_session(&mut self) -> Result<(), String> {
         if self.sessions >= SESSIONS_MAX {
@@ -110,7 +117,9 @@ impl Registry {
                 .ok_or_else(|| format!("{WORKERS_MAX} workers are there, more are not taken"))?,
         };
         self.workers.insert(index, WorkerSocket::Pending);
-        self.incarnations.entry(index).and_modify(|before| *before += 1).or_insert(0);
+        let first = self.first_incarnation;
+        let incarnation = self.incarnations.entry(index);
+        incarnation.and_modify(|before| *before = first.max(*before + 1)).or_insert(first);
         Ok(index)
     }
 

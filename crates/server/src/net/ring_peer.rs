@@ -1,10 +1,12 @@
 //! A peer on the same host: rings for its words, its Unix socket for descriptors and as its
 //! lifeline.
 
+use super::Net;
 use super::greeting::{Admitted, GreetingError, Member};
 use super::introductions::introduce;
 use super::registry::{Identity, WorkerSocket};
-use crate::link::{PeerLink, RING_WORDS, SlabPayloads, WordSource, WordTarget};
+use crate::journal::Party;
+use crate::link::{PeerLink, PeerSockets, RING_WORDS, SlabPayloads, WordSource, WordTarget};
 use crate::net_event::NetEvent;
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::Capabilities;
@@ -20,13 +22,63 @@ use tokio::sync::oneshot;
 /// which it arrived, if it did.
 pub(crate) async fn serve(
     admitted: Admitted,
+    socket: UnixStream,
+    life_line: Option<TcpStream>,
+) -> Result<(), GreetingError> {
+    let Admitted { member, name, user, capabilities, .. } = admitted;
+    let slabs = capabilities.contains(Capabilities::SLAB);
+    let (mut link, cancel) = set_up(&member, &socket, slabs).map_err(io::Error::other)?;
+    if member.net().has_standby {
+        let life_line = life_line.as_ref().map(|line| line.as_fd().try_clone_to_owned());
+        let socket = socket.as_fd().try_clone_to_owned()?;
+        link.sockets = Some(PeerSockets { socket, life_line: life_line.transpose()? });
+    }
+    attach(&member, (name, user), link, Rc::new(socket.as_fd().try_clone_to_owned()?));
+    watch(member, socket, life_line, cancel).await;
+    Ok(())
+}
+
+/// Peer of the dispatcher before this one.
+pub(crate) struct ResumedPeer {
+    pub party: Party,
+    pub sockets: PeerSockets,
+    /// Resolves when the core's thread has dropped its link.
+    pub held: oneshot::Receiver<()>,
+}
+
+/// Serves a peer on that the core's thread has already.
+pub(crate) fn resume(net: &Rc<Net>, peer: ResumedPeer) -> io::Result<()> {
+    let ResumedPeer { party, sockets: PeerSockets { socket, life_line }, held } = peer;
+    let identity = match party {
+        Party::Session(session) => {
+            // There was room for it before.
+            let _ = net.registry.borrow_mut().add_session();
+            Identity::Session(session.0)
+        }
+        Party::Worker(index) => {
+            let records = WorkerSocket::Ring(Rc::new(socket.try_clone()?));
+            net.registry.borrow_mut().workers.insert(index, records);
+            Identity::Worker(index)
+        }
+    };
+    let member = Member::new(identity, net);
+    let socket = UnixStream::from_std(socket.into())?;
+    let life_line = life_line.map(|line| TcpStream::from_std(line.into())).transpose()?;
+    let open = net.open.clone();
+    tokio::task::spawn_local(async move {
+        watch(member, socket, life_line, CancelToken::new(held)).await;
+        drop(open);
+    });
+    Ok(())
+}
+
+/// Watches a peer's sockets until one side closes.
+async fn watch(
+    mut member: Member,
     mut socket: UnixStream,
     mut life_line: Option<TcpStream>,
-) -> Result<(), GreetingError> {
-    let Admitted { mut member, name, user, capabilities, .. } = admitted;
-    let slabs = capabilities.contains(Capabilities::SLAB);
-    let (link, mut cancel) = set_up(&member, &socket, slabs).map_err(io::Error::other)?;
-    attach(&member, (name, user), link, Rc::new(socket.as_fd().try_clone_to_owned()?));
+    mut cancel: CancelToken,
+) {
     let reason = tokio::select! {
         reason = end_of(&mut socket) => reason,
         reason = end_of_line(life_line.as_mut()) => reason,
@@ -38,7 +90,6 @@ pub(crate) async fn serve(
         let _ = send_record(socket.as_fd(), &record, &[]);
     }
     member.set_reason(reason);
-    Ok(())
 }
 
 /// Makes the rings, and slabs for a peer that uses them, and sends the peer its ends.
@@ -61,12 +112,19 @@ fn set_up(
     let consumer = gt_transport::Consumer::new(up)?;
     let producer = gt_transport::Producer::new(down)?;
     let (cancel, held) = oneshot::channel();
+    let slab = slab_up.map(SlabReader::new).transpose()?;
+    let slab_down = slab_down.map(SlabWriter::new).transpose()?;
+    if member.net().has_standby {
+        consumer.keep_in_fork()?;
+        producer.keep_in_fork()?;
+        slab.as_ref().map(SlabReader::keep_in_fork).transpose()?;
+        slab_down.as_ref().map(SlabWriter::keep_in_fork).transpose()?;
+    }
     let source = WordSource::Ring { consumer, waker };
     let target = WordTarget::Ring(producer);
-    let slab = slab_up.map(SlabReader::new).transpose()?.map(SlabPayloads::new);
-    let slab_down = slab_down.map(SlabWriter::new).transpose()?;
+    let slab = slab.map(SlabPayloads::new);
     let process = socket.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
-    let link = PeerLink { source, target, cancel, slab, slab_down, process };
+    let link = PeerLink { source, target, cancel, slab, slab_down, process, sockets: None };
     Ok((link, CancelToken::new(held)))
 }
 
@@ -103,7 +161,8 @@ fn attach(member: &Member, (name, user): (String, String), link: PeerLink, socke
             // needs.
             let introductions = introduce(net, index, &WorkerSocket::Ring(socket));
             tracing::info!("worker {index} ({name:?}) is connected by rings");
-            net.tell(NetEvent::Worker { index, link, introductions });
+            let incarnation = net.registry.borrow().incarnation(index);
+            net.tell(NetEvent::Worker { index, incarnation, link, introductions });
         }
     }
 }

@@ -391,7 +391,9 @@ impl EventLoop {
         let doze = if held_back || self.outbox.is_waiting() {
             Doze::Nap(idle)
         } else {
-            self.leases.next_end(Instant::now()).map_or(Doze::Sound, Doze::Until)
+            let lease = self.leases.next_end(Instant::now());
+            let pause = self.standby.as_ref().and_then(Standby::pause_left);
+            lease.into_iter().chain(pause).min().map_or(Doze::Sound, Doze::Until)
         };
         self.waker.sleep_begin();
         let mut quiet = self.events.is_empty();

@@ -54,6 +54,14 @@ impl EpollSleeper {
         Ok(sleeper)
     }
 
+    /// Wakes the thread when a process has ended, until its descriptor is closed.
+    pub fn watch_process(&self, pidfd: impl AsFd) {
+        if let Err(error) = self.add(pidfd) {
+            // It is found at the next look, a second later at most while the thread has work.
+            tracing::error!("cannot watch a process: {error}");
+        }
+    }
+
     fn add(&self, waker: impl AsFd) -> Result<(), SleepError> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         Ok(epoll::add(&self.epoll, waker, epoll::EventData::new_u64(0), flags)?)

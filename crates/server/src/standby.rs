@@ -114,6 +114,17 @@ impl Standby {
         self.journal.is_on() && self.child.is_some()
     }
 
+    /// The process that stands by.
+    pub fn child(&self) -> Option<&ProcessHandle> {
+        self.child.as_ref()
+    }
+
+    /// Time until a missing one may be tried.
+    pub fn pause_left(&self) -> Option<Duration> {
+        let end = self.paused_until.filter(|_| !self.is_there())?;
+        Some(end.saturating_duration_since(Instant::now()))
+    }
+
     /// Returns true if there is none and one may be tried.
     pub fn is_wanted(&self) -> bool {
         !self.is_there() && self.paused_until.is_none_or(|end| end <= Instant::now())

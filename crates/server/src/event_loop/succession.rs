@@ -72,7 +72,12 @@ impl EventLoop {
             let inbounds = workers.values().chain(clients);
             let descriptors = inbounds.flat_map(crate::link::Inbound::descriptors);
             match standby.fork(descriptors) {
-                Side::Dispatcher => break,
+                Side::Dispatcher => {
+                    if let Some(child) = standby.child() {
+                        self.sleeper.watch_process(child.pidfd());
+                    }
+                    break;
+                }
                 Side::Successor { before } => self.succeed(before),
             }
         }

@@ -5,9 +5,11 @@
 pub mod peer;
 pub mod worker;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// A `gt-dispatcher` that is killed when the test is over.
@@ -15,8 +17,10 @@ pub struct Server {
     child: Child,
     pub address: String,
     pub unix: PathBuf,
-    log: Option<JoinHandle<String>>,
+    log: Arc<Mutex<String>>,
+    log_end: Option<JoinHandle<()>>,
     folder: PathBuf,
+    has_group: bool,
 }
 
 impl Server {
@@ -25,7 +29,13 @@ impl Server {
         let folder = std::env::temp_dir().join(format!("gt-server-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let unix = folder.join("socket");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gt-dispatcher"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gt-dispatcher"));
+        let has_group = arguments.contains(&"--standby");
+        if has_group {
+            // All processes that go on one after the other are ended by the number of the first.
+            command.process_group(0);
+        }
+        let mut child = command
             .args(["--listen", "127.0.0.1:0", "--unix", unix.to_str().unwrap()])
             .args(arguments)
             .current_dir(&folder)
@@ -36,13 +46,36 @@ impl Server {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
         let address = first.strip_prefix("listening on ").unwrap().to_owned();
-        let mut stderr = child.stderr.take().unwrap();
-        let log = std::thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).unwrap();
-            text
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let log = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&log);
+        let log_end = std::thread::spawn(move || {
+            for line in stderr.lines() {
+                *written.lock().unwrap() += &(line.unwrap() + "\n");
+            }
         });
-        Self { child, address, unix, log: Some(log), folder }
+        Self { child, address, unix, log, log_end: Some(log_end), folder, has_group }
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Number of the process that was started first.
+    pub fn first_process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Collects the process that was started first, which has been killed.
+    pub fn reap(&mut self) {
+        self.child.wait().unwrap();
+    }
+
+    /// Waits until nobody writes to the log any more: no process is left.
+    pub fn end_of_log(&mut self) -> String {
+        self.log_end.take().unwrap().join().unwrap();
+        self.log()
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
@@ -67,12 +100,17 @@ impl Server {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
         let status = self.child.wait().unwrap();
-        (status, self.log.take().unwrap().join().unwrap())
+        (status, self.end_of_log())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.has_group {
+            let group = format!("-{}", self.child.id());
+            let _ =
+                Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);

@@ -118,7 +118,7 @@ impl ServedClient {
             return Ok(false);
         }
         outbox.begin_run(Party::Session(self.session), is_cancelled);
-        let turn = Turn { session: self.session, is_cancelled, replayed: None };
+        let turn = ClientTurn { session: self.session, is_cancelled, replayed: None };
         let quantum = run((words, slab), turn, dispatcher, outbox);
         if quantum.has_request {
             self.asked_at = now;
@@ -140,7 +140,7 @@ impl ServedClient {
             dispatcher.begin_turn(self.session);
         }
         let (words, slab) = self.inbound.unread_and_slab();
-        let turn = Turn { session: self.session, is_cancelled, replayed: Some(frames) };
+        let turn = ClientTurn { session: self.session, is_cancelled, replayed: Some(frames) };
         let quantum = run((words, slab), turn, dispatcher, outbox);
         let is_whole = quantum.frames == frames || quantum.outcome.is_err();
         self.breach = self.end_turn(quantum).err();
@@ -159,7 +159,7 @@ impl ServedClient {
 
 /// A client's turn.
 #[derive(Clone, Copy)]
-struct Turn {
+struct ClientTurn {
     session: SessionId,
     is_cancelled: bool,
     /// Number of its instructions and messages, if it was taken before: then that alone ends it.
@@ -184,11 +184,11 @@ struct Quantum {
 /// nothing is computed.
 fn run(
     (words, mut slab): (&mut [u32], Option<&mut SlabPayloads>),
-    turn: Turn,
+    turn: ClientTurn,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Quantum {
-    let Turn { session, is_cancelled, replayed } = turn;
+    let ClientTurn { session, is_cancelled, replayed } = turn;
     let mut quantum = Quantum {
         words: 0,
         frames: 0,

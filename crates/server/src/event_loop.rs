@@ -14,8 +14,9 @@ use crate::client::{Breach, ServedClient};
 use crate::death;
 use crate::journal::Party;
 use crate::leases::Leases;
-use crate::link::{Inbound, Outbound, PeerLink, SlabPayloads};
+use crate::link::{Inbound, PeerLink, SlabPayloads};
 use crate::net_event::{Introduction, NetEvent};
+use crate::outbound::Outbound;
 use crate::outbox::{Load, LostPeer, Outbox};
 use crate::probing::Probing;
 use crate::sleep::{self, Doze, EpollSleeper, SleepError};
@@ -126,20 +127,20 @@ impl EventLoop {
                 self.look_after_standby();
             }
             let Some(mut progress) = self.receive_events() else { break };
-            self.settle();
+            self.renew_if_due();
             progress |= self.serve_workers();
-            self.settle();
+            self.renew_if_due();
             progress |= self.outbox.flush();
             progress |= self.serve_clients(now);
-            self.settle();
+            self.renew_if_due();
             progress |= self.measure(now);
             progress |= self.end_leases(now);
-            self.settle();
+            self.renew_if_due();
             progress |= self.outbox.flush();
             if !self.drop_lost() {
                 break;
             }
-            self.settle();
+            self.renew_if_due();
             if progress {
                 busy_at = now;
                 continue;

@@ -2,7 +2,7 @@
 //!
 //! The map:
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
-//! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - `event_loop`, `client`, `outbox`, `outbound`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - [`death`]: texts about a worker that has ended.
 //! - `policy`: the file of weights and limits by user; `accounts`: who uses how much.
 //! - `standby`, `journal`: a copy of the process that goes on when this one is killed, and what it lacks.
@@ -29,6 +29,7 @@ mod link;
 mod net;
 mod net_event;
 mod options;
+mod outbound;
 mod outbox;
 mod policy;
 mod policy_watch;

@@ -2,7 +2,7 @@
 //! stay in a buffer, and the caller checks the room before it feeds the core.
 
 use crate::journal::{Journal, PLACES, Party};
-use crate::link::{Mismatch, Outbound};
+use crate::outbound::{Outbound, RingMismatch};
 use crate::trace::Trace;
 use crate::turns::Turns;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
@@ -79,7 +79,7 @@ pub(crate) struct Outbox {
     journal: Option<Arc<Journal>>,
     /// The place in the journal that was given last.
     last_place: usize,
-    /// True while nothing is published: a change that the journal has not is under way.
+    /// True while nothing is published: the state has a change that the journal lacks.
     is_held: bool,
 }
 
@@ -145,7 +145,7 @@ impl Outbox {
 
     /// Goes on where the process before this one was. A session whose ring does not fit is lost; so
     /// is everything if a worker's does not.
-    pub fn resume(&mut self) -> Result<(), (WorkerIndex, Mismatch)> {
+    pub fn resume(&mut self) -> Result<(), (WorkerIndex, RingMismatch)> {
         self.turns.restart();
         let mut lost = Vec::new();
         for (party, outbound) in self.outbounds() {

@@ -1,11 +1,14 @@
 //! The event loop's part of a standby: when one is forked, and how it goes on.
 
 use super::{EventLoop, answer};
+use crate::client::ServedClient;
 use crate::journal::replay::{BrokenJournal, Record};
 use crate::journal::{Journal, Party};
+use crate::link::Inbound;
 use crate::net;
 use crate::net::{ResumedPeer, Start};
 use crate::net_event::NetEvent;
+use crate::outbound::RingMismatch;
 use crate::policy_watch::watch_policy;
 use crate::sleep::{EpollSleeper, SleepError};
 use crate::standby::{Side, Successor};
@@ -26,7 +29,7 @@ enum SuccessionError {
     #[error("turn of {0:?}: its instructions are not there")]
     Turn(Party),
     #[error("worker {0}: {1}")]
-    Worker(WorkerIndex, crate::link::Mismatch),
+    Worker(WorkerIndex, RingMismatch),
     #[error(transparent)]
     Sleep(#[from] SleepError),
     #[error(transparent)]
@@ -38,7 +41,7 @@ enum SuccessionError {
 impl EventLoop {
     /// Gets a new standby if the one that stands by lacks something that is not in the journal; what
     /// was held is published afterwards.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn renew_if_due(&mut self) {
         let Some(standby) = &self.standby else { return };
         if self.outbox.is_held() || standby.is_due() {
             self.renew_standby();
@@ -55,6 +58,7 @@ impl EventLoop {
     }
 
     fn renew_standby(&mut self) {
+        let mut before = None;
         // The loop ends: each round is another process.
         loop {
             let Self { standby: Some(standby), outbox, clients, workers, .. } = self else {
@@ -62,7 +66,7 @@ impl EventLoop {
             };
             if !standby.is_there() {
                 if !standby.is_wanted() {
-                    // What the one before lacks must not be missing in a takeover.
+                    // The one before lacks the change, so it must not take over.
                     standby.journal().end();
                     break;
                 }
@@ -70,7 +74,7 @@ impl EventLoop {
             }
             let clients = clients.iter().map(|client| &client.inbound);
             let inbounds = workers.values().chain(clients);
-            let descriptors = inbounds.flat_map(crate::link::Inbound::descriptors);
+            let descriptors = inbounds.flat_map(Inbound::descriptors);
             match standby.fork(descriptors) {
                 Side::Dispatcher => {
                     if let Some(child) = standby.child() {
@@ -78,19 +82,25 @@ impl EventLoop {
                     }
                     break;
                 }
-                Side::Successor { before } => self.succeed(before),
+                Side::Successor { before: ended } => {
+                    self.succeed(ended);
+                    before = Some(ended);
+                }
             }
         }
         self.outbox.release();
+        if let Some(before) = before {
+            let own = std::process::id();
+            tracing::warn!(
+                "the dispatcher, process {before}, was ended by a signal; its standby, process {own}, goes on: nothing was lost"
+            );
+        }
     }
 
     /// Goes on in place of a dispatcher that was killed, or ends the process.
     fn succeed(&mut self, before: i32) {
-        let own = std::process::id();
         match catch_unwind(AssertUnwindSafe(|| self.take_over())) {
-            Ok(Ok(())) => tracing::warn!(
-                "the dispatcher, process {before}, was ended by a signal; its standby, process {own}, goes on: nothing was lost"
-            ),
+            Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!(
                     "the dispatcher, process {before}, was ended by a signal, and its standby cannot go on: {error}"
@@ -197,7 +207,7 @@ impl EventLoop {
         }
     }
 
-    fn client(&mut self, session: SessionId) -> Option<&mut crate::client::ServedClient> {
+    fn client(&mut self, session: SessionId) -> Option<&mut ServedClient> {
         self.clients.iter_mut().find(|client| client.session == session)
     }
 
@@ -249,7 +259,7 @@ impl EventLoop {
             };
             let (cancel, held) = oneshot::channel();
             outbound.replace_cancel(cancel);
-            if let Some(sockets) = inbound.and_then(crate::link::Inbound::sockets) {
+            if let Some(sockets) = inbound.and_then(Inbound::sockets) {
                 peers.push(ResumedPeer { party, sockets: sockets?, held });
             }
         }

@@ -28,14 +28,26 @@ class Cluster:
         workers: how many to start.
         backend: what executes on them.
         arguments: more words for the server's command.
+        leads_group: whether the server leads a group of processes, of which one may follow it.
     """
 
     def __init__(
-        self, workers: int = 1, *, backend: str = "numpy", arguments: tuple[str, ...] = ()
+        self,
+        workers: int = 1,
+        *,
+        backend: str = "numpy",
+        arguments: tuple[str, ...] = (),
+        leads_group: bool = False,
     ) -> None:
         server = [sys.executable, "-m", "gt.server", "-p", "0", *arguments]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - ends with us
-        self.server = subprocess.Popen(server, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self.server = subprocess.Popen(
+            server,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            start_new_session=leads_group,
+        )
         self.address = self.server.stdout.readline().removeprefix("listening on ").strip()
         host, self.port = self.address.rsplit(":", 1)
         self.command = [sys.executable, "-m", "gt.worker", "--host", host, "-p", self.port]

@@ -1,6 +1,7 @@
 """`python -m gt.server` is the program `gt-dispatcher`, with the same options: see `--help`.
 
 `--end-with-input` is one more, for programs that start it: it ends when they do, however they end.
+A standby has no thread that could watch its input, so `--standby` does not go with it.
 GT_INSTRUCTION_LOG is `--instruction-log` where no option says another file.
 """
 
@@ -14,6 +15,8 @@ from gt.config import instruction_log
 from gt.launch import watch
 
 ENDS_WITH_INPUT = "--end-with-input"
+STANDBY = "--standby"
+USAGE_STATUS = 2
 LOG = "--instruction-log"
 
 
@@ -23,6 +26,9 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     words = [word for word in sys.argv[1:] if word != ENDS_WITH_INPUT]
     if len(words) < len(sys.argv[1:]):
+        if STANDBY in words:
+            sys.stderr.write(f"gt-dispatcher: {STANDBY} does not go with {ENDS_WITH_INPUT}\n")
+            return USAGE_STATUS
         watch.end_with_input()
     return serve([*words, *log_words(words)])
 

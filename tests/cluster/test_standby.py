@@ -1,0 +1,191 @@
+"""A dispatcher with a standby is killed while programs train: they go on, and get the same bits."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cluster import Cluster, result, until
+
+STANDBY = "gt-standby"
+TAKEOVER = "goes on: nothing was lost"
+CLIENTS = 3
+KILLS = 8
+SECONDS = 50.0
+# Uploads and reads go through slabs (a batch has 24 KB), and draws are counted by the session.
+TRAINING = """
+import hashlib, sys
+import numpy as np
+from gt import nn, optim
+
+gt.manual_seed({seed})
+model = nn.Sequential(nn.Linear(60, 32), nn.Dropout(0.3), nn.ReLU(), nn.Linear(32, 1))
+optimizer = optim.AdamW(model.parameters(), lr=0.01)
+batches = np.random.default_rng({seed}).standard_normal((8, 100, 60), dtype=np.float32)
+digest = hashlib.sha256()
+print("ready", flush=True)
+sys.stdin.readline()
+for step in range({steps}):
+    x = gt.tensor(batches[step % 8])
+    optimizer.zero_grad()
+    loss = ((model(x) - x.sum(1, keepdim=True)) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    if step % 5 == 0:
+        digest.update(np.float32(loss.item()).tobytes())
+        digest.update((x * 2).numpy().tobytes())
+for parameter in model.parameters():
+    digest.update(parameter.detach().numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+def names(group: int) -> dict[int, str]:
+    """The processes of a group that are no zombies."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                head, _, rest = (entry / "stat").read_text().rpartition(")")
+                words = rest.split()
+                if int(words[2]) == group and words[0] not in {"Z", "X"}:
+                    found[int(entry.name)] = head.partition("(")[2]
+    return found
+
+
+class StandbyCluster(Cluster):
+    """A cluster whose dispatcher leads a group of processes."""
+
+    def both(self) -> tuple[int, int]:
+        """The dispatcher and its standby, as soon as there is one of each."""
+        pair: list[int] = []
+
+        def are_there() -> bool:
+            waiting = {pid for pid, name in names(self.server.pid).items() if name == STANDBY}
+            serving = names(self.server.pid).keys() - waiting
+            pair[:] = [*serving, *waiting]
+            return len(serving) == len(waiting) == 1
+
+        until(are_there)
+        return pair[0], pair[1]
+
+    def kill(self) -> None:
+        """Kills the dispatcher; returns when its standby serves, with a standby of its own."""
+        dispatcher, standby = self.both()
+        os.kill(dispatcher, signal.SIGKILL)
+        self.server.poll()
+        until(lambda: f"process {standby}, {TAKEOVER}" in self.log)
+
+    def stop(self) -> None:
+        """Ends whatever serves, as a person does who finds it in the list of processes."""
+        dispatcher, _ = self.both()
+        os.kill(dispatcher, signal.SIGTERM)
+        super().stop()
+        until(lambda: not names(self.server.pid))
+
+
+@contextmanager
+def running(workers: int = 2, *arguments: str) -> Iterator[StandbyCluster]:
+    """A cluster whose processes are all ended, however the test ends."""
+    cluster = StandbyCluster(workers, arguments=("--standby", *arguments), leads_group=True)
+    try:
+        with cluster:
+            cluster.wait_for_workers()
+            yield cluster
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(cluster.server.pid, signal.SIGKILL)
+
+
+def train(cluster: Cluster, steps: int) -> "list[subprocess.Popen[str]]":
+    """Programs that are about to train, each in its own process."""
+    code = [TRAINING.format(seed=seed, steps=steps) for seed in range(CLIENTS)]
+    clients = [cluster.client(text) for text in code]
+    for client in clients:
+        line = client.stdout.readline()
+        assert line == "ready\n", client.stderr.read()
+    return clients
+
+
+def begin(clients: "list[subprocess.Popen[str]]") -> None:
+    for client in clients:
+        client.stdin.write("\n")
+        client.stdin.flush()
+
+
+def digests(clients: "list[subprocess.Popen[str]]") -> list[str]:
+    return [result(client, SECONDS) for client in clients]
+
+
+def test_programs_train_on_to_the_same_bits_while_the_dispatcher_is_killed() -> None:
+    """The number of steps is such that a kill comes at any place of a step."""
+    steps = 400
+    with running() as cluster:
+        clients = train(cluster, steps)
+        begin(clients)
+        expected = digests(clients)
+        assert len(set(expected)) == CLIENTS
+        clients = train(cluster, steps)
+        begin(clients)
+        seed = time.time_ns()
+        moments = random.Random(seed)
+        for _ in range(KILLS):
+            time.sleep(moments.uniform(0.0, 0.15))
+            cluster.kill()
+        still = [client.poll() is None for client in clients]
+        assert digests(clients) == expected, f"seed {seed}\n{cluster.log}"
+        assert any(still), "all had ended before the last kill"
+        assert cluster.log.count(TAKEOVER) == KILLS
+
+
+def test_a_new_program_and_a_new_worker_find_the_standby() -> None:
+    with running(1) as cluster:
+        cluster.kill()
+        cluster.add_worker()
+        cluster.wait_for_workers()
+        code = "x = gt.arange(8.0)\nprint(float((x + x).sum()))"
+        assert cluster.run(code) == "56.0\n"
+
+
+def test_a_lost_worker_is_noticed_by_the_standby() -> None:
+    with running() as cluster:
+        cluster.run("gt.ones(3).sum().item()")
+        cluster.kill()
+        cluster.kill_worker(1)
+        until(lambda: "worker 1 is gone" in cluster.log)
+        assert cluster.run("print(gt.ones(3).sum().item())") == "3.0\n"
+
+
+def test_a_program_by_tcp_hears_of_the_end() -> None:
+    code = """
+x = gt.ones(3)
+print(x.sum().item(), flush=True)
+input()
+try:
+    x.sum().item()
+except gt.ConnectionLost as error:
+    print("lost")
+"""
+    with running(1) as cluster:
+        client = cluster.client(code, GT_NO_RING="1")
+        assert client.stdout.readline() == "3.0\n"
+        cluster.kill()
+        printed, errors = client.communicate("\n", timeout=SECONDS)
+        assert printed == "lost\n", errors
+
+
+def test_an_end_leaves_nothing_and_what_cannot_go_on_is_refused() -> None:
+    with running(1) as cluster:
+        group = cluster.server.pid
+        cluster.both()
+    assert not names(group)
+    for words in (["--instruction-log", "x"], ["--prices", "x", "--probe"], ["--end-with-input"]):
+        command = [sys.executable, "-m", "gt.server", "-p", "0", "--standby", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        assert done.returncode == 2, done.stderr
+        assert "--standby does not go with --" in done.stderr

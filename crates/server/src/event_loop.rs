@@ -7,6 +7,8 @@
 
 mod sessions;
 mod succession;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 use crate::accounts::Accounts;
@@ -122,25 +124,7 @@ impl EventLoop {
         let mut busy_at = Instant::now();
         loop {
             let now = Instant::now();
-            if self.accounts.is_due(now) {
-                self.count(now);
-                self.look_after_standby();
-            }
-            let Some(mut progress) = self.receive_events() else { break };
-            self.renew_if_due();
-            progress |= self.serve_workers();
-            self.renew_if_due();
-            progress |= self.outbox.flush();
-            progress |= self.serve_clients(now);
-            self.renew_if_due();
-            progress |= self.measure(now);
-            progress |= self.end_leases(now);
-            self.renew_if_due();
-            progress |= self.outbox.flush();
-            if !self.drop_lost() {
-                break;
-            }
-            self.renew_if_due();
+            let Some(progress) = self.round(now) else { break };
             if progress {
                 busy_at = now;
                 continue;
@@ -156,6 +140,30 @@ impl EventLoop {
             }
         }
         Ok(())
+    }
+
+    /// One turn of everybody; returns true if there was anything to do, and `None` to stop.
+    fn round(&mut self, now: Instant) -> Option<bool> {
+        if self.accounts.is_due(now) {
+            self.count(now);
+            self.look_after_standby();
+        }
+        let mut progress = self.receive_events()?;
+        self.renew_if_due();
+        progress |= self.serve_workers();
+        self.renew_if_due();
+        progress |= self.outbox.flush();
+        progress |= self.serve_clients(now);
+        self.renew_if_due();
+        progress |= self.measure(now);
+        progress |= self.end_leases(now);
+        self.renew_if_due();
+        progress |= self.outbox.flush();
+        if !self.drop_lost() {
+            return None;
+        }
+        self.renew_if_due();
+        Some(progress)
     }
 
     /// Takes the events of the sockets' thread; `None` to stop.

@@ -44,7 +44,9 @@ const WORDS: u32 = 1;
 const PAYLOAD: u32 = 2;
 const RUN: u32 = 3;
 const MARK: u32 = 4;
+/// Bytes that go into a slab, and such that have no room there.
 const BESIDE: u32 = 5;
+const AMONG: u32 = 6;
 const KIND: u32 = 0xff;
 const IS_CANCELLED: u32 = 1 << 8;
 const IS_CONTINUED: u32 = 1 << 9;
@@ -107,6 +109,9 @@ pub(crate) struct Journal {
     cursor: AtomicUsize,
     /// Generation of this process's standby.
     generation: AtomicU32,
+    /// Number of stores until the process "dies"; 0 for never.
+    #[cfg(test)]
+    pub stores_left: AtomicU32,
 }
 
 impl Journal {
@@ -125,8 +130,23 @@ impl Journal {
             run_head: [0; 3].map(AtomicU32::new),
             cursor: zero(),
             generation: AtomicU32::new(NOBODY),
+            #[cfg(test)]
+            stores_left: AtomicU32::new(0),
         })
     }
+
+    /// Place between two stores, at which a test lets the process die.
+    #[cfg(test)]
+    fn between_stores(&self) {
+        let left = self.stores_left.load(Ordering::Relaxed);
+        self.stores_left.store(left.saturating_sub(1), Ordering::Relaxed);
+        assert!(left != 1, "died");
+    }
+
+    #[cfg(not(test))]
+    #[inline]
+    #[allow(clippy::unused_self, reason = "a test needs it")]
+    fn between_stores(&self) {}
 
     /// Prepares the other buffer and the next generation, for a fork.
     pub fn turn_over(&self) {
@@ -198,7 +218,9 @@ impl Journal {
         }
         let frames = self.run_frames.load(Ordering::Relaxed) + 1;
         self.run_frames.store(frames, Ordering::Relaxed);
+        self.between_stores();
         self.word(run).store(frames, Ordering::Release);
+        self.between_stores();
     }
 
     fn append_run(&self) {
@@ -215,16 +237,18 @@ impl Journal {
         self.append(&[MARK, worker, low, high], &[]);
     }
 
-    /// Notes that the next bytes go into a slab.
-    pub fn beside(&self) {
-        self.append(&[BESIDE], &[]);
+    /// Notes whether the next bytes go into a slab, or among the words.
+    pub fn room_beside(&self, is_there: bool) {
+        self.append(&[if is_there { BESIDE } else { AMONG }], &[]);
     }
 
     /// Notes that words are about to be published to a peer, which has then got `published` of them,
     /// wrapping.
     pub fn publish(&self, place: usize, published: u32, sums: &Sums) {
         if self.is_on() {
+            self.between_stores();
             self.set_published(place, published, sums);
+            self.between_stores();
         }
     }
 
@@ -244,6 +268,7 @@ impl Journal {
         let words = [published, plain_low, plain_high, placed_low, placed_high];
         for (step, word) in words.into_iter().enumerate() {
             self.word(entry + step).store(word, Ordering::Release);
+            self.between_stores();
         }
         self.word(entries + ENTRY_WORDS - 1).store(u32::from(newest == 0), Ordering::Release);
     }
@@ -286,7 +311,9 @@ impl Journal {
         self.run.store(0, Ordering::Relaxed);
         self.length.store(end, Ordering::Relaxed);
         let buffer = self.buffer.load(Ordering::Relaxed);
+        self.between_stores();
         self.word(LENGTHS + buffer).store(count(end), Ordering::Release);
+        self.between_stores();
     }
 
     /// Index of the buffer's first word.

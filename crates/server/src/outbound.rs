@@ -48,6 +48,8 @@ pub(crate) enum RingMismatch {
     Overshoot,
     #[error("its ring's counter is not the one that was stored there")]
     Counter,
+    #[error("its slab has other bytes than the standby has for it")]
+    Slab,
     #[error("the words in its ring are not those that the standby has for it")]
     Words,
 }
@@ -167,11 +169,15 @@ impl Outbound {
             return Err(RingMismatch::Words);
         }
         if self.slab_down.as_mut().is_some_and(|slab| !slab.resume()) {
-            return Err(RingMismatch::Counter);
+            return Err(RingMismatch::Slab);
         }
         producer.wake();
         self.begin_place();
         Ok(())
+    }
+
+    fn is_replaying(&self) -> bool {
+        self.published.as_ref().is_some_and(|published| published.journal.is_replaying())
     }
 
     /// Sends nothing more to a peer that cannot be served on.
@@ -183,23 +189,23 @@ impl Outbound {
     /// Puts bytes into the slab if they are many and there is room; returns true if so, and the
     /// words that name them must be sent next.
     pub fn send_beside(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let is_replay = self.is_replaying();
         let Some(slab) = self.slab_down.as_mut().filter(|_| bytes.len() >= PAYLOAD_BYTES_MIN)
         else {
             return false;
         };
         let journal = self.published.as_ref().map(|published| &published.journal);
-        let is_replay = journal.is_some_and(|journal| journal.is_replaying());
-        if is_replay && !journal.is_some_and(|journal| journal.take_beside()) {
+        if is_replay && !journal.is_some_and(|journal| journal.take_room_beside()) {
             return false;
         }
         if is_replay && slab.skip() {
             return true;
         }
         let slot = slab.slot().and_then(|slot| slot.get_mut(..bytes.len()));
-        let Some(slot) = slot else { return false };
         if let Some(journal) = journal.filter(|_| !is_replay) {
-            journal.beside();
+            journal.room_beside(slot.is_some());
         }
+        let Some(slot) = slot else { return false };
         slot.copy_from_slice(bytes);
         let mut head = [0; HEAD_WORDS];
         let words = [offset & u64::from(u32::MAX), offset >> 32];
@@ -211,6 +217,10 @@ impl Outbound {
 
     /// Returns true if bytes for the slab would have to wait.
     pub fn is_full(&mut self) -> bool {
+        // In a replay the reader may be further than this side.
+        if self.is_replaying() {
+            return false;
+        }
         self.slab_down.as_mut().is_some_and(|slab| slab.slot().is_none() && !slab.is_corrupt())
     }
 

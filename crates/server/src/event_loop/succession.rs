@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Reason why a standby cannot go on.
 #[derive(Debug, thiserror::Error)]
-enum SuccessionError {
+pub(super) enum SuccessionError {
     #[error(transparent)]
     Journal(#[from] BrokenJournal),
     #[error("turn of {0:?}: its instructions are not there")]
@@ -126,17 +126,23 @@ impl EventLoop {
         else {
             return Ok(());
         };
-        self.replay(&journal)?;
-        self.outbox.resume().map_err(|(index, why)| SuccessionError::Worker(index, why))?;
-        for inbound in self.workers.values_mut() {
-            inbound.resume();
+        self.catch_up(&journal)?;
+        for inbound in self.workers.values() {
             self.sleeper.watch(inbound);
         }
-        for client in &mut self.clients {
-            client.inbound.resume();
+        for client in &self.clients {
             self.sleeper.watch(&client.inbound);
         }
         self.serve_sockets(events, waker)
+    }
+
+    /// Comes to where the process before this one was, with all rings and slabs.
+    pub(super) fn catch_up(&mut self, journal: &Journal) -> Result<(), SuccessionError> {
+        self.replay(journal)?;
+        self.outbox.resume().map_err(|(index, why)| SuccessionError::Worker(index, why))?;
+        self.workers.values_mut().for_each(Inbound::resume);
+        self.clients.iter_mut().for_each(|client| client.inbound.resume());
+        Ok(())
     }
 
     /// Forgets the connections that this process does not have: peers by TCP are gone.

@@ -1,8 +1,8 @@
 //! Reading the journal of a dispatcher that was killed.
 
 use super::{
-    BESIDE, BUFFER_WORDS, IS_CANCELLED, IS_CONTINUED, Journal, KIND, LENGTHS, MARK, OFF, PAYLOAD,
-    Party, REPLAYING, RUN, WORDS,
+    AMONG, BESIDE, BUFFER_WORDS, IS_CANCELLED, IS_CONTINUED, Journal, KIND, LENGTHS, MARK, OFF,
+    PAYLOAD, Party, REPLAYING, RUN, WORDS,
 };
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::integer::to_usize;
@@ -88,15 +88,13 @@ impl Journal {
         Some(Ok(record))
     }
 
-    /// Takes the next record, if it says that bytes went into a slab.
-    pub fn take_beside(&self) -> bool {
+    /// Takes the next record, if it says where bytes went; returns true if that was a slab. At the
+    /// end they went nowhere yet, and may go among the words.
+    pub fn take_room_beside(&self) -> bool {
         let at = self.cursor.load(Ordering::Relaxed);
-        let is_it = at < self.length.load(Ordering::Relaxed)
-            && self.word(self.start() + at).load(Ordering::Relaxed) == BESIDE;
-        if is_it {
-            self.cursor.store(at + 1, Ordering::Relaxed);
-        }
-        is_it
+        let Some([kind @ (BESIDE | AMONG), ..]) = self.head() else { return false };
+        self.cursor.store(at + 1, Ordering::Relaxed);
+        kind == BESIDE
     }
 
     /// Takes the next record, if it has bytes from a slab: returns the offset that they were sent
@@ -114,7 +112,7 @@ impl Journal {
         Some(u64::from(low) | u64::from(high) << 32)
     }
 
-    /// First words of the next record, which has at least these unless it is a `BESIDE`.
+    /// First words of the next record, which has at least these unless it says where bytes went.
     fn head(&self) -> Option<[u32; 4]> {
         let at = self.cursor.load(Ordering::Relaxed);
         if at >= self.length.load(Ordering::Relaxed) {
@@ -122,7 +120,8 @@ impl Journal {
         }
         let word = |step: usize| self.word(self.start() + at + step).load(Ordering::Relaxed);
         let first = word(0);
-        Some(if first == BESIDE { [first, 0, 0, 0] } else { [first, word(1), word(2), word(3)] })
+        let is_alone = first == BESIDE || first == AMONG;
+        Some(if is_alone { [first, 0, 0, 0] } else { [first, word(1), word(2), word(3)] })
     }
 
     fn take(&self, words: usize) -> Vec<u32> {

@@ -232,6 +232,10 @@ mod tests {
         check("--listen a:1 -p 7", "--listen and --host/--port say the same: give one");
         check("--log-payloads", "--log-payloads needs --instruction-log FILE");
         check("--probe", "--probe needs --prices FILE, where it writes to");
+        check(
+            "--standby --instruction-log a",
+            "--standby does not go with --instruction-log, which a copy of the process cannot go on with",
+        );
         check("--resume-seconds -1", r#""-1": expected seconds, of 0 and more"#);
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);
         check("--port x", r#"cannot parse argument "x": invalid digit found in string"#);

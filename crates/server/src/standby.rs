@@ -138,10 +138,13 @@ impl Standby {
         let mut kept: Vec<RawFd> = descriptors.chain(listeners).collect();
         kept.sort_unstable();
         self.journal.turn_over();
+        let begun = Instant::now();
         match fork_process() {
             Ok(Forked::Child) => self.stand_by(&kept),
             Ok(Forked::Parent(child)) => {
                 self.journal.begin();
+                let micros = begun.elapsed().as_micros();
+                tracing::debug!("standby, process {}, was forked in {micros} us", child.id());
                 self.end_child();
                 self.child = Some(child);
                 self.paused_until = None;

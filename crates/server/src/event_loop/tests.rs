@@ -24,6 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 
 const ELEMENTS: i64 = 4096;
 const STEPS: u32 = 60;
+/// Stores from one death to the next.
+const STRIDE: usize = 23;
 
 /// Descriptors of one peer's rings and slabs, and its own ends.
 struct Wires {
@@ -342,8 +344,8 @@ fn a_death_between_any_two_stores_changes_nothing() {
         let mut scene = Scene::new();
         play(&mut scene, seed, 0);
         let expected = scene.outcome();
-        // Every seventh store, others for each seed: with all of them it takes a minute and passes.
-        for dies_after in (seed..).step_by(7) {
+        // Others for each seed; all of them take a minute.
+        for dies_after in (seed..).step_by(STRIDE) {
             let mut scene = Scene::new();
             let has_died = play(&mut scene, seed, dies_after);
             compare(&scene.outcome(), &expected, seed, dies_after);
@@ -353,7 +355,7 @@ fn a_death_between_any_two_stores_changes_nothing() {
             deaths += 1;
         }
     }
-    assert!(deaths > 200, "{deaths}");
+    assert!(deaths > 40, "{deaths}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The dispatcher process under load: round trips of a read, instructions a second, a light user beside a flooding one.
 //!
-//! `cargo bench -p gt-server`. The worker executes nothing, so the benchmark measures the path
+//! `cargo bench -p gt-server`, with a standby `cargo bench -p gt-server -- --standby`. The worker executes nothing, so the benchmark measures the path
 //! there and back.
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,9 @@ fn main() {
     let _ = gt_transport::set_short_slice();
     for (name, cost) in [("that computes nothing", Duration::ZERO), ("with 0.55 us an add", ADD)] {
         println!("--- one worker {name}");
-        let server = Server::start("bench", &["--log-level", "error"]);
+        let mut options = vec!["--log-level", "error"];
+        options.extend(std::env::args().any(|word| word == "--standby").then_some("--standby"));
+        let server = Server::start("bench", &options);
         let _worker = worker::spawn_idle(&server, cost);
         if cost.is_zero() {
             round_trips(&server);

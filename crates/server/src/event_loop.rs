@@ -412,8 +412,9 @@ impl EventLoop {
         for client in self.clients.iter_mut().filter(|client| !client.is_on_hold()) {
             quiet &= client.inbound.sleep_begin();
         }
+        let mut has_ended = false;
         if quiet {
-            self.sleeper.sleep(doze)?;
+            has_ended = self.sleeper.sleep(doze)?;
         }
         self.waker.sleep_end();
         for inbound in self.workers.values_mut() {
@@ -422,7 +423,9 @@ impl EventLoop {
         for client in self.clients.iter_mut().filter(|client| !client.is_on_hold()) {
             client.inbound.sleep_end();
         }
-        self.look_after_standby();
+        if has_ended || matches!(doze, Doze::Until(_)) {
+            self.look_after_standby();
+        }
         Ok(())
     }
 

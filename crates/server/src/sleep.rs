@@ -18,6 +18,9 @@ const NAP_MIN: Duration = Duration::from_micros(20);
 const NAP_MAX: Duration = Duration::from_millis(2);
 /// Maximum number of eventfds reported at once; the others are seen at the next poll.
 const EVENTS: usize = 16;
+/// Data of events of wakers, and of processes that have ended.
+const WAKER: u64 = 0;
+const PROCESS: u64 = 1;
 
 /// Returns true if a thread that has made no progress for this long should sleep.
 pub(crate) fn is_due(idle: Duration, held_back: bool) -> bool {
@@ -50,25 +53,25 @@ impl EpollSleeper {
     pub fn new(waker: impl AsFd) -> Result<Self, SleepError> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let sleeper = Self { epoll };
-        sleeper.add(waker)?;
+        sleeper.add(waker, WAKER)?;
         Ok(sleeper)
     }
 
     /// Wakes the thread when a process has ended, until its descriptor is closed.
     pub fn watch_process(&self, pidfd: impl AsFd) {
-        if let Err(error) = self.add(pidfd) {
+        if let Err(error) = self.add(pidfd, PROCESS) {
             // It is found at the next look, a second later at most while the thread has work.
             tracing::error!("cannot watch a process: {error}");
         }
     }
 
-    fn add(&self, waker: impl AsFd) -> Result<(), SleepError> {
+    fn add(&self, descriptor: impl AsFd, data: u64) -> Result<(), SleepError> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        Ok(epoll::add(&self.epoll, waker, epoll::EventData::new_u64(0), flags)?)
+        Ok(epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(data), flags)?)
     }
 
     pub fn watch(&self, inbound: &Inbound) {
-        if let Some(Err(error)) = inbound.waker().map(|waker| self.add(waker)) {
+        if let Some(Err(error)) = inbound.waker().map(|waker| self.add(waker, WAKER)) {
             // Without memory for a watch its words are found whenever another waker wakes the
             // thread.
             tracing::error!("cannot watch a ring's waker: {error}");
@@ -82,7 +85,8 @@ impl EpollSleeper {
         }
     }
 
-    pub fn sleep(&self, doze: Doze) -> Result<(), SleepError> {
+    /// Sleeps; returns true if a process has ended.
+    pub fn sleep(&self, doze: Doze) -> Result<bool, SleepError> {
         let nap = match doze {
             Doze::Sound => None,
             Doze::Until(end) => Timespec::try_from(end.max(NAP_MIN)).ok(),
@@ -90,8 +94,9 @@ impl EpollSleeper {
         };
         let mut events = Vec::with_capacity(EVENTS);
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), nap.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
+        Ok(events.iter().any(|event| event.data.u64() == PROCESS))
     }
 }

@@ -276,7 +276,7 @@ impl Scene {
         self.answers == usize::try_from(STEPS.div_ceil(3)).unwrap()
     }
 
-    /// What each side has got, in its order.
+    /// Messages to each side, in their order.
     fn outcome(mut self) -> Vec<String> {
         self.got.sort_by_key(|line| line.starts_with("client"));
         self.got

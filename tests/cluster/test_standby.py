@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 from cluster import Cluster, result, until
 
 STANDBY = "gt-standby"
 TAKEOVER = "goes on: nothing was lost"
 CLIENTS = 3
-KILLS = 8
+KILLS = 6
 SECONDS = 50.0
 # Uploads and reads go through slabs (a batch has 24 KB), and draws are counted by the session.
 TRAINING = """
@@ -105,10 +106,26 @@ def running(workers: int = 2, *arguments: str) -> Iterator[StandbyCluster]:
             os.killpg(cluster.server.pid, signal.SIGKILL)
 
 
-def train(cluster: Cluster, steps: int) -> "list[subprocess.Popen[str]]":
+# Passes through the journal more than once, and is compared where it was made.
+UPLOADS = """
+import numpy as np
+
+numbers = np.random.default_rng(3)
+print("ready", flush=True)
+sys.stdin.readline()
+for step in range(6):
+    values = numbers.standard_normal((1200, 4000), dtype=np.float32)
+    x = gt.tensor(values)
+    assert np.array_equal(x.numpy(), values), step
+    assert np.array_equal((x * 2)[::7].numpy(), values[::7] * 2), step
+print("equal")
+"""
+
+
+def train(cluster: Cluster, steps: int, **settings: str) -> "list[subprocess.Popen[str]]":
     """Programs that are about to train, each in its own process."""
     code = [TRAINING.format(seed=seed, steps=steps) for seed in range(CLIENTS)]
-    clients = [cluster.client(text) for text in code]
+    clients = [cluster.client(text, **settings) for text in code]
     for client in clients:
         line = client.stdout.readline()
         assert line == "ready\n", client.stderr.read()
@@ -125,25 +142,37 @@ def digests(clients: "list[subprocess.Popen[str]]") -> list[str]:
     return [result(client, SECONDS) for client in clients]
 
 
-def test_programs_train_on_to_the_same_bits_while_the_dispatcher_is_killed() -> None:
-    """The number of steps is such that a kill comes at any place of a step."""
-    steps = 400
+@pytest.mark.parametrize("sharded", ["0", "1"])
+def test_programs_train_on_to_the_same_bits_while_the_dispatcher_is_killed(sharded: str) -> None:
+    """A kill comes at any place of a step; sharded, at any place of a collective."""
+    steps = 300
     with running() as cluster:
-        clients = train(cluster, steps)
+        clients = train(cluster, steps, GT_AUTO_SHARD=sharded)
         begin(clients)
         expected = digests(clients)
         assert len(set(expected)) == CLIENTS
-        clients = train(cluster, steps)
+        clients = train(cluster, steps, GT_AUTO_SHARD=sharded)
         begin(clients)
         seed = time.time_ns()
         moments = random.Random(seed)
         for _ in range(KILLS):
-            time.sleep(moments.uniform(0.0, 0.15))
+            time.sleep(moments.uniform(0.0, 0.1))
             cluster.kill()
         still = [client.poll() is None for client in clients]
         assert digests(clients) == expected, f"seed {seed}\n{cluster.log}"
         assert any(still), "all had ended before the last kill"
         assert cluster.log.count(TAKEOVER) == KILLS
+
+
+def test_uploads_and_reads_of_more_than_the_journal_has() -> None:
+    with running() as cluster:
+        client = cluster.client("import sys\n" + UPLOADS)
+        assert client.stdout.readline() == "ready\n", client.stderr.read()
+        begin([client])
+        for _ in range(4):
+            time.sleep(0.1)
+            cluster.kill()
+        assert result(client, SECONDS) == "equal\n"
 
 
 def test_a_new_program_and_a_new_worker_find_the_standby() -> None:
@@ -153,6 +182,14 @@ def test_a_new_program_and_a_new_worker_find_the_standby() -> None:
         cluster.wait_for_workers()
         code = "x = gt.arange(8.0)\nprint(float((x + x).sum()))"
         assert cluster.run(code) == "56.0\n"
+
+
+def test_what_a_program_left_is_found_by_the_next_one() -> None:
+    with running(1) as cluster:
+        attach = f"gt.disconnect()\ngt.connect({cluster.address!r}, session='exp1')\n"
+        cluster.run(attach + "gt.publish(gt.arange(4.0), 'w')")
+        cluster.kill()
+        assert cluster.run(attach + "print(gt.session['w'].tolist())") == "[0.0, 1.0, 2.0, 3.0]\n"
 
 
 def test_a_lost_worker_is_noticed_by_the_standby() -> None:

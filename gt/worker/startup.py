@@ -57,6 +57,7 @@ class Start:
     threads: int | None
     index: int | None
     token: str
+    tls_ca: str | None
     control_fd: int | None
     host: str
     port: int | None
@@ -181,6 +182,7 @@ def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> N
                 unix=start.unix,
                 index=start.index,
                 token=start.token,
+                tls_ca=start.tls_ca,
                 rings=start.rings,
                 backend=backend,
             )

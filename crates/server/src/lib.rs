@@ -3,6 +3,7 @@
 //! The map:
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - [`certificates`]: `gt cert`; `certificate`: what it wrote, read by the dispatcher.
 //! - [`death`]: texts about a worker that has ended.
 //! - `policy`: the file of weights and limits by user; `accounts`: who uses how much.
 //! - `leases`: sessions that outlive their clients.
@@ -18,6 +19,8 @@
 
 mod accounts;
 mod backlog;
+mod certificate;
+pub mod certificates;
 mod client;
 pub mod death;
 mod event_loop;
@@ -37,6 +40,7 @@ mod turns;
 mod waker;
 
 pub use backlog::Backlog;
+pub use certificate::TlsFileError;
 pub use line_log::LineLog;
 pub use net::ListenError;
 pub use options::{Command, HELP, ServerOptions, UsageError};
@@ -69,6 +73,8 @@ use waker::Waker;
 pub enum ServeError {
     #[error(transparent)]
     TokenList(#[from] TokenFileError),
+    #[error(transparent)]
+    Tls(#[from] TlsFileError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
@@ -110,6 +116,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// [`ServeError`]: it could not start, or a thread of it failed.
 pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let tokens = options.token_file.as_deref().map(TokenList::read).transpose()?;
+    let tls = options.tls.as_ref().map(|files| certificate::read(&files.certificate, &files.key));
+    let tls = tls.transpose()?;
     let policy = open_policy(options, tokens.as_ref())?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
@@ -136,7 +144,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
         let _: Result<(), ()> = ended.send(());
         outcome
     })?;
-    let start = net::Start { listeners, tokens, events, waker, core_ended };
+    let start = net::Start { listeners, tokens, tls, events, waker, core_ended };
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
     Ok(served?)

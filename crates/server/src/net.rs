@@ -11,9 +11,11 @@ mod framed;
 mod greeting;
 mod introductions;
 mod listeners;
+mod peer_socket;
 mod registry;
 mod ring_peer;
 mod secret;
+mod strangers;
 mod tcp_peer;
 
 pub use listeners::ListenError;
@@ -32,6 +34,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
 /// Time limit for connections to close when the dispatcher stops.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -41,6 +44,8 @@ pub(crate) struct Net {
     events: mpsc::UnboundedSender<NetEvent>,
     waker: Arc<Waker>,
     tokens: Option<TokenList>,
+    /// Encrypts the connections of TCP.
+    tls: Option<TlsAcceptor>,
     links: LinkLimits,
     registry: RefCell<Registry>,
     /// The abstract address of the local socket.
@@ -62,6 +67,7 @@ impl Net {
 pub(crate) struct Start {
     pub listeners: Listeners,
     pub tokens: Option<TokenList>,
+    pub tls: Option<TlsAcceptor>,
     pub events: mpsc::UnboundedSender<NetEvent>,
     pub waker: Arc<Waker>,
     /// Resolves when the core's thread ends.
@@ -79,12 +85,12 @@ pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()
 }
 
 async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()> {
-    let Start { listeners, tokens, events, waker, mut core_ended } = start;
+    let Start { listeners, tokens, tls, events, waker, mut core_ended } = start;
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::default());
     let local_socket = listeners.local_address.clone();
     let links = options.links;
-    let net = Rc::new(Net { events, waker, tokens, links, registry, local_socket, open });
+    let net = Rc::new(Net { events, waker, tokens, tls, links, registry, local_socket, open });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let accepting = listeners.accept_all(&net)?;

@@ -23,6 +23,8 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   -p, --port PORT
   --unix PATH            listen on a Unix socket (alone: no TCP)
   --token-file FILE      a line `name token` for each user; nobody else may connect
+  --tls-cert FILE        encrypt TCP with this certificate, as `gt cert` writes it; clients and workers
+  --tls-key FILE         then need GT_TLS_CA; its private key
   --policy FILE          weights, memory quotas and numbers of sessions by user, in YAML
   --log-level LEVEL      error, warn, info (default) or debug, on stderr
   --instruction-log FILE write a line for each instruction
@@ -36,6 +38,13 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   -h, --help, --version
 ";
 
+/// Files of the dispatcher's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
 /// Configuration, made once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
@@ -43,6 +52,8 @@ pub struct ServerOptions {
     pub listen: Option<String>,
     pub unix: Option<PathBuf>,
     pub token_file: Option<PathBuf>,
+    /// Certificate and key for TCP.
+    pub tls: Option<TlsFiles>,
     /// Weights and limits by user.
     pub policy: Option<PathBuf>,
     pub log_level: Level,
@@ -78,6 +89,8 @@ pub enum UsageError {
     Seconds(String),
     #[error("--log-payloads needs --instruction-log FILE")]
     PayloadsWithoutLog,
+    #[error("--tls-cert and --tls-key belong together: give both")]
+    HalfTls,
     #[error("--probe needs --prices FILE, where it writes to")]
     ProbeWithoutFile,
 }
@@ -91,10 +104,12 @@ impl Command {
         use lexopt::prelude::{Long, Short, ValueExt};
         let mut parser = lexopt::Parser::from_args(arguments);
         let (mut listen, mut host, mut port) = (None, None, None);
+        let (mut certificate, mut key) = (None, None);
         let mut options = ServerOptions {
             listen: None,
             unix: None,
             token_file: None,
+            tls: None,
             policy: None,
             log_level: Level::INFO,
             instruction_log: None,
@@ -111,6 +126,8 @@ impl Command {
                 Long("port") | Short('p') => port = Some(parser.value()?.parse::<u16>()?),
                 Long("unix") => options.unix = Some(parser.value()?.into()),
                 Long("token-file") => options.token_file = Some(parser.value()?.into()),
+                Long("tls-cert") => certificate = Some(parser.value()?.into()),
+                Long("tls-key") => key = Some(parser.value()?.into()),
                 Long("policy") => options.policy = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
                 Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
@@ -139,6 +156,11 @@ impl Command {
         if options.probe && options.prices.is_none() {
             return Err(UsageError::ProbeWithoutFile);
         }
+        options.tls = match (certificate, key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (Some(_), None) | (None, Some(_)) => return Err(UsageError::HalfTls),
+        };
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),
             (Some(_), _, _) => return Err(UsageError::ListenTwice),
@@ -217,6 +239,7 @@ mod tests {
         check("--help", "Help");
         check("--listen a:1 -p 7", "--listen and --host/--port say the same: give one");
         check("--log-payloads", "--log-payloads needs --instruction-log FILE");
+        check("--tls-cert a", "--tls-cert and --tls-key belong together: give both");
         check("--probe", "--probe needs --prices FILE, where it writes to");
         check("--resume-seconds -1", r#""-1": expected seconds, of 0 and more"#);
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);

@@ -31,14 +31,22 @@ pub(crate) enum GreetingError {
     Nothing,
     #[error("refused: {0}")]
     Refused(String),
+    #[error("closed without a hello: newer connections needed its place")]
+    Crowded,
+    #[error("no TLS handshake: {0}")]
+    Tls(io::Error),
+    #[error(
+        "a TLS connection, for which this dispatcher has no certificate: --tls-cert, --tls-key"
+    )]
+    NoCertificate,
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
 impl GreetingError {
-    /// Returns true if this is a health check rather than a mistake.
+    /// Returns true if this is a health check rather than a mistake, or counted elsewhere.
     pub fn is_harmless(&self) -> bool {
-        matches!(self, Self::Nothing)
+        matches!(self, Self::Nothing | Self::Crowded)
     }
 }
 
@@ -98,8 +106,7 @@ pub(crate) async fn hello<S>(stream: &mut S) -> Result<Option<(Hello, u16)>, Gre
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let read = tokio::time::timeout(HELLO_PATIENCE, read_handshake(stream)).await;
-    let hello = match read.map_err(|_| GreetingError::Silent)? {
+    let hello = match read_hello(stream).await {
         Ok(Handshake::Hello(hello)) => hello,
         Ok(Handshake::Welcome(_) | Handshake::Refusal(_)) => {
             return Err(refuse(stream, RefusalCode::Malformed, "a hello was expected").await);
@@ -119,6 +126,15 @@ where
         Ok(version) => Ok(Some((hello, version))),
         Err(refusal) => Err(send_refusal(stream, refusal).await),
     }
+}
+
+/// Reads the first handshake message, within its time.
+pub(crate) async fn read_hello<S>(stream: &mut S) -> Result<Handshake, GreetingError>
+where
+    S: AsyncRead + Unpin,
+{
+    let read = tokio::time::timeout(HELLO_PATIENCE, read_handshake(stream)).await;
+    read.map_err(|_| GreetingError::Silent)?
 }
 
 /// The answer to a probe: only the version.
@@ -207,7 +223,8 @@ pub(crate) async fn send_welcome<S>(stream: &mut S, welcome: Welcome) -> Result<
 where
     S: AsyncWrite + Unpin,
 {
-    Ok(stream.write_all(&Handshake::Welcome(welcome).encode()?).await?)
+    stream.write_all(&Handshake::Welcome(welcome).encode()?).await?;
+    Ok(stream.flush().await?)
 }
 
 /// Sends a refusal; the error gives the same reason in the log.

@@ -4,35 +4,39 @@
 use super::Net;
 use super::framed;
 use super::greeting::{self, Admitted, GreetingError, HELLO_PATIENCE};
+use super::peer_socket::{self, PeerSocket};
 use super::registry::Takeover;
 use super::ring_peer;
 use super::secret::random_secret;
+use super::strangers::Place;
 use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, RefusalCode, Resume};
 use gt_transport::tcp;
 use std::rc::Rc;
 use std::sync::Once;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 
 /// Serves one TCP connection from its first byte to its end.
 ///
 /// `place` is its place among the connections without a hello.
 pub(crate) async fn serve(
     net: &Rc<Net>,
-    mut stream: TcpStream,
-    place: OwnedSemaphorePermit,
+    stream: TcpStream,
+    mut place: Place,
 ) -> Result<(), GreetingError> {
     tcp::tune(&stream, net.links.probes)?;
     if !stream.peer_addr()?.ip().is_loopback() {
         tell_of_buffers();
     }
-    let Some((hello, version)) = greeting::hello(&mut stream).await? else { return Ok(()) };
+    let mut stream = place.during(peer_socket::accept(net, stream)).await?;
+    let greeted = place.during(greeting::hello(&mut stream)).await?;
+    let Some((hello, version)) = greeted else { return Ok(()) };
     drop(place);
     if let Some(resume) = hello.resume {
         return take_over(net, stream, &resume, version).await;
     }
-    let local =
-        stream.peer_addr()?.ip().is_loopback() && hello.capabilities.contains(Capabilities::RING);
+    let is_near = stream.tcp().peer_addr()?.ip().is_loopback();
+    let local = is_near && hello.capabilities.contains(Capabilities::RING);
     let admitted = greeting::admit(net, &mut stream, hello, version).await?;
     if local {
         return offer_local(net, admitted, stream).await;
@@ -45,9 +49,10 @@ pub(crate) async fn serve(
 pub(crate) async fn serve_unix(
     net: &Rc<Net>,
     mut socket: UnixStream,
-    place: OwnedSemaphorePermit,
+    mut place: Place,
 ) -> Result<(), GreetingError> {
-    let Some((hello, version)) = greeting::hello(&mut socket).await? else { return Ok(()) };
+    let greeted = place.during(greeting::hello(&mut socket)).await?;
+    let Some((hello, version)) = greeted else { return Ok(()) };
     drop(place);
     if hello.resume.is_some() {
         let text = "a session of rings cannot be resumed";
@@ -63,11 +68,10 @@ pub(crate) async fn serve_unix(
 pub(crate) async fn serve_local(
     net: &Rc<Net>,
     mut socket: UnixStream,
-    place: OwnedSemaphorePermit,
+    mut place: Place,
 ) -> Result<(), GreetingError> {
-    let Some((Hello { resume, .. }, _)) = greeting::hello(&mut socket).await? else {
-        return Ok(());
-    };
+    let greeted = place.during(greeting::hello(&mut socket)).await?;
+    let Some((Hello { resume, .. }, _)) = greeted else { return Ok(()) };
     drop(place);
     let taker = resume.and_then(|resume| net.registry.borrow_mut().take_invitation(&resume));
     let Some(taker) = taker else {
@@ -82,7 +86,7 @@ pub(crate) async fn serve_local(
 async fn offer_local(
     net: &Rc<Net>,
     admitted: Admitted,
-    mut stream: TcpStream,
+    mut stream: PeerSocket,
 ) -> Result<(), GreetingError> {
     let identity = admitted.member.identity;
     let secret = random_secret()?;
@@ -91,14 +95,14 @@ async fn offer_local(
     welcome.local_socket = Some(LocalSocket { address: net.local_socket.clone(), secret });
     let sent = greeting::send_welcome(&mut stream, welcome).await;
     let transport = match sent {
-        Ok(()) => choose_transport(&stream, opened).await,
+        Ok(()) => choose_transport(stream.tcp(), opened).await,
         Err(error) => Err(error),
     };
     net.registry.borrow_mut().withdraw(identity);
     match transport? {
         PeerTransport::Ring(mut socket) => {
             greeting::send_welcome(&mut socket, admitted.welcome()).await?;
-            ring_peer::serve(admitted, socket, Some(stream)).await
+            ring_peer::serve(admitted, socket, Some(stream.into_tcp())).await
         }
         PeerTransport::Stay => framed::serve(admitted, stream).await,
     }
@@ -130,7 +134,7 @@ async fn choose_transport(
 /// Passes a new connection to the session that it resumes.
 async fn take_over(
     net: &Rc<Net>,
-    mut stream: TcpStream,
+    mut stream: PeerSocket,
     resume: &Resume,
     version: u16,
 ) -> Result<(), GreetingError> {

@@ -1,0 +1,25 @@
+//! Files by which a cluster knows its members: `gt cert`.
+
+use gt_server::certificates::write_certificates as write;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// Adds this file's functions.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(write_certificates, module)?)?;
+    Ok(())
+}
+
+/// Writes a certificate for a dispatcher on these hosts and its key into a folder, signed by the
+/// authority there, which is made if there is none; returns true if it was.
+#[pyfunction]
+fn write_certificates(
+    py: Python<'_>,
+    folder: PathBuf,
+    hosts: Vec<String>,
+    days: u32,
+) -> PyResult<bool> {
+    let written = py.detach(|| write(&folder, &hosts, days));
+    written.map_err(|error| PyValueError::new_err(error.to_string()))
+}

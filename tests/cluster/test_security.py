@@ -1,0 +1,235 @@
+"""TLS between clients, workers and the dispatcher: what it hides, and how each mistake is told."""
+
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import Cluster, until
+from cutting_proxy import CuttingProxy
+
+import gt
+from gt import _core
+from gt.tools.cli import main
+
+HOSTS = ["localhost", "127.0.0.1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates for this host."""
+    path = tmp_path_factory.mktemp("certificates")
+    assert _core.write_certificates(str(path), HOSTS, 1)
+    return path
+
+
+def tls_options(folder: Path) -> tuple[str, ...]:
+    return ("--tls-cert", str(folder / "server.pem"), "--tls-key", str(folder / "server-key.pem"))
+
+
+@pytest.fixture
+def authority(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
+    """The authority that clients and workers of a test know."""
+    path = folder / "ca.pem"
+    monkeypatch.setenv("GT_TLS_CA", str(path))
+    return path
+
+
+@pytest.fixture
+def encrypted(authority: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A dispatcher with a certificate, and a worker that stays on the network."""
+    assert authority.exists()
+    monkeypatch.setenv("GT_NO_RING", "1")
+    with Cluster(0, arguments=tls_options(authority.parent)) as running:
+        running.command.append("--tcp")
+        running.add_worker()
+        running.wait_for_workers()
+        yield running
+        gt.disconnect()
+
+
+def refused(address: str) -> str:
+    """Text of the error of a connection that fails."""
+    with pytest.raises(gt.errors.ConnectionLost) as error:
+        gt.connect(address)
+    return str(error.value)
+
+
+def test_values_are_the_same_under_tls(encrypted: Cluster) -> None:
+    gt.connect(encrypted.address, workers=1)
+    values = np.arange(300_000, dtype=np.float32).reshape(3, -1)
+    x = gt.from_numpy(values)  # 1.2 MB: several frames, and many records of TLS
+    assert np.array_equal((x * 2 + 1).numpy(), values * 2 + 1)
+    y = gt.ones(4)
+    for _ in range(2000):
+        y = y + 1
+    assert y.tolist() == [2001.0] * 4
+    assert "is connected by TLS" in encrypted.log
+    assert "is connected by TCP" not in encrypted.log
+
+
+def test_neither_token_nor_values_nor_names_are_seen_on_the_network(
+    folder: Path, authority: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert authority.exists()
+    secret = "5ecret-of-anna-0123456789"
+    (tmp_path / "tokens").write_text(f"anna {secret}\n")
+    monkeypatch.setenv("GT_TOKEN", secret)
+    monkeypatch.setenv("GT_NO_RING", "1")
+    marks = (secret.encode(), b"hidden_signal", np.full(64, 1234.5, np.float32).tobytes())
+    for options in (tls_options(folder), ()):
+        if not options:
+            monkeypatch.delenv("GT_TLS_CA")
+        seen = bytearray()
+        arguments = ("--token-file", str(tmp_path / "tokens"), *options)
+        with Cluster(1, arguments=arguments) as running:
+            running.wait_for_workers("anna")
+            with CuttingProxy(("127.0.0.1", int(running.port)), seen=seen) as proxy:
+                gt.connect(proxy.address, workers=1)
+                with gt.signal.context("hidden_signal"):
+                    x = gt.from_numpy(np.full(64, 1234.5, np.float32))
+                    assert (x + 0).numpy().sum() == 64 * 1234.5
+                gt.disconnect()
+        # In clear all of it is there, so this test would see it.
+        assert [mark in seen for mark in marks] == [not options] * len(marks), options
+
+
+def test_a_broken_connection_is_resumed_under_tls(encrypted: Cluster) -> None:
+    with CuttingProxy(("127.0.0.1", int(encrypted.port))) as proxy:
+        gt.connect(proxy.address, workers=1)
+        x = gt.zeros(1000)
+        for step in range(30):
+            x = x + 1
+            if step % 10 == 5:
+                proxy.cut()
+        assert x.sum().item() == 30_000.0
+        assert proxy.connections > 1
+        gt.disconnect()
+
+
+def test_a_changed_byte_does_no_harm(encrypted: Cluster) -> None:
+    altered = 0
+
+    def alter(data: bytes) -> bytes:
+        nonlocal altered
+        if len(data) > 100_000 // 4 and not altered:
+            altered += 1
+            return data[:1000] + bytes([data[1000] ^ 1]) + data[1001:]
+        return data
+
+    with CuttingProxy(("127.0.0.1", int(encrypted.port)), alter) as proxy:
+        gt.connect(proxy.address, workers=1)
+        values = np.random.default_rng(0).random(200_000, np.float32)
+        assert np.array_equal(gt.from_numpy(values).numpy(), values)
+        assert altered == 1
+        gt.disconnect()
+
+
+def test_on_the_dispatchers_host_rings_take_over(authority: Path) -> None:
+    with Cluster(1, arguments=tls_options(authority.parent)) as running:
+        running.wait_for_workers()
+        gt.connect(running.address, workers=1)
+        assert (gt.ones(3) + 1).tolist() == [2.0] * 3
+        assert running.log.count("is connected by rings") == 2
+        gt.disconnect()
+
+
+def test_a_client_in_clear_is_told_what_to_set(
+    encrypted: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GT_TLS_CA")
+    assert "takes TLS only: set GT_TLS_CA to" in refused(encrypted.address)
+
+
+def test_a_worker_in_clear_is_told_what_to_set(
+    encrypted: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GT_TLS_CA")
+    worker = encrypted.add_worker()
+    encrypted.workers.remove(worker)
+    assert worker.wait(20) != 0
+    until(lambda: "takes TLS only" in encrypted.log)
+
+
+def test_a_dispatcher_in_clear_is_told_of(authority: Path) -> None:
+    assert authority.exists()
+    with Cluster(0) as running:
+        text = refused(running.address)
+        assert "start it with --tls-cert and --tls-key, or unset GT_TLS_CA" in text
+        until(lambda: "a TLS connection, for which this dispatcher has no cert" in running.log)
+
+
+def test_the_certificate_of_another_authority_is_refused(
+    encrypted: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _core.write_certificates(str(tmp_path), HOSTS, 1)
+    monkeypatch.setenv("GT_TLS_CA", str(tmp_path / "ca.pem"))
+    text = refused(encrypted.address)
+    assert f"is not signed by the authority in {tmp_path / 'ca.pem'} (GT_TLS_CA)" in text
+
+
+@pytest.mark.parametrize(
+    ("hosts", "days", "words"),
+    [
+        (["localhost"], 1, 'is not for "127.0.0.1": on its host write one that is (`gt cert DIR'),
+        (HOSTS, 0, "has expired: on its host write a new one (`gt cert DIR`"),
+    ],
+)
+def test_a_certificate_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: list[str], days: int, words: str
+) -> None:
+    _core.write_certificates(str(tmp_path), hosts, days)
+    monkeypatch.setenv("GT_TLS_CA", str(tmp_path / "ca.pem"))
+    with Cluster(0, arguments=tls_options(tmp_path)) as running:
+        assert words in refused(running.address)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "GT_TLS_CA: cannot read the authority's"), ("hello", "holds no certificate of an")],
+)
+def test_a_file_that_is_no_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, words: str
+) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setenv("GT_TLS_CA", str(path))
+    assert words in refused("127.0.0.1:1")
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    _core.write_certificates(str(tmp_path), HOSTS, 1)
+    (tmp_path / "server-key.pem").chmod(0o644)
+    command = [sys.executable, "-m", "gt.server", "-p", "0", *tls_options(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "server-key.pem can be read by others: chmod 600 it" in ended.stderr
+
+
+def test_gt_cert_writes_an_authority_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "tls"
+    assert main(["cert", str(folder), "--host", "head.example"]) == 0
+    printed = capsys.readouterr().out
+    assert "head.example" in printed
+    assert socket.gethostname() in printed
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert modes == {
+        "ca.pem": 0o644,
+        "ca-key.pem": 0o600,
+        "server.pem": 0o644,
+        "server-key.pem": 0o600,
+    }
+    first = (folder / "ca.pem").read_bytes()
+    assert main(["cert", str(folder)]) == 0
+    assert "ca-key.pem" not in capsys.readouterr().out
+    assert (folder / "ca.pem").read_bytes() == first
+    (folder / "ca.pem").unlink()
+    assert main(["cert", str(folder)]) == 1
+    assert "holds ca-key.pem but not ca.pem" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`gt cert`: files by which the members of a cluster know each other."""
+"""`gt cert` and `gt token`: files by which the members of a cluster know each other."""
 
 import argparse
 import pathlib
@@ -43,6 +43,25 @@ def certify(words: Sequence[str] | None = None) -> int:
         print(f"gt cert: {error}", file=sys.stderr)
         return 1
     _explain(pathlib.Path(arguments.folder), hosts, arguments.days, is_new=is_new)
+    return 0
+
+
+def issue(words: Sequence[str] | None = None) -> int:
+    """Print a line for the token file on standard output, and the token itself beside it."""
+    parser = argparse.ArgumentParser(
+        prog="gt token",
+        description="Make a token for a user: `gt token anna >> tokens`. The line that goes into "
+        "the file holds its hash; the token is shown once, on standard error, and kept nowhere.",
+    )
+    parser.add_argument("name", help="the user")
+    arguments = parser.parse_args(words)
+    try:
+        token, line = _core.new_token(arguments.name)
+    except ValueError as error:
+        print(f"gt token: {error}", file=sys.stderr)
+        return 1
+    print(line, flush=True)
+    print(f"GT_TOKEN={token}", file=sys.stderr)
     return 0
 
 

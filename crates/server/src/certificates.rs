@@ -73,8 +73,7 @@ pub fn write_certificates(
 ) -> Result<bool, CertificateError> {
     let failed = |source| CertificateError::File { path: folder.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-    let authority = AuthorityParts::in_folder(folder)?;
-    let (is_new, key) = match authority {
+    let (is_new, key) = match authority_key(folder)? {
         Some(key) => (false, key),
         None => (true, new_authority(folder)?),
     };
@@ -94,35 +93,28 @@ pub fn write_certificates(
     Ok(is_new)
 }
 
-/// What a folder has of an authority.
-struct AuthorityParts;
-
-impl AuthorityParts {
-    /// The key of the folder's authority; `None` if the folder has none.
-    fn in_folder(folder: &Path) -> Result<Option<KeyPair>, CertificateError> {
-        let path = folder.join(AUTHORITY_KEY);
-        let has_certificate = folder.join(AUTHORITY).exists();
-        let half = |there, missing| CertificateError::HalfAuthority {
-            folder: folder.to_owned(),
-            there,
-            missing,
-        };
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound && !has_certificate => {
-                return Ok(None);
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(half(AUTHORITY, AUTHORITY_KEY));
-            }
-            Err(source) => return Err(CertificateError::File { path, source }),
-            Ok(_) if !has_certificate => return Err(half(AUTHORITY_KEY, AUTHORITY)),
-            Ok(text) => text,
-        };
-        let what = path.display().to_string();
-        KeyPair::from_pem(&text)
-            .map(Some)
-            .map_err(|source| CertificateError::Content { what, source })
-    }
+/// The key of the folder's authority; `None` if the folder has none.
+fn authority_key(folder: &Path) -> Result<Option<KeyPair>, CertificateError> {
+    let path = folder.join(AUTHORITY_KEY);
+    let has_certificate = folder.join(AUTHORITY).exists();
+    let half = |there, missing| CertificateError::HalfAuthority {
+        folder: folder.to_owned(),
+        there,
+        missing,
+    };
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !has_certificate => {
+            return Ok(None);
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(half(AUTHORITY, AUTHORITY_KEY));
+        }
+        Err(source) => return Err(CertificateError::File { path, source }),
+        Ok(_) if !has_certificate => return Err(half(AUTHORITY_KEY, AUTHORITY)),
+        Ok(text) => text,
+    };
+    let what = path.display().to_string();
+    KeyPair::from_pem(&text).map(Some).map_err(|source| CertificateError::Content { what, source })
 }
 
 fn new_authority(folder: &Path) -> Result<KeyPair, CertificateError> {

@@ -24,6 +24,7 @@ pub mod certificates;
 mod client;
 pub mod death;
 mod event_loop;
+mod file_stamp;
 mod leases;
 mod line_log;
 mod link;
@@ -46,7 +47,7 @@ pub use net::ListenError;
 pub use options::{Command, HELP, ServerOptions, UsageError};
 pub use policy::PolicyError;
 pub use sleep::SleepError;
-pub use tokens::TokenFileError;
+pub use tokens::{NewTokenError, TokenFileError, new_token};
 
 use accounts::Accounts;
 use event_loop::EventLoop;
@@ -144,6 +145,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
         let _: Result<(), ()> = ended.send(());
         outcome
     })?;
+    let tokens = options.token_file.clone().zip(tokens);
     let start = net::Start { listeners, tokens, tls, events, waker, core_ended };
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;

@@ -7,6 +7,7 @@
     reason = "bytes from outside are read here, and none of them may end the process"
 )]
 
+mod authentication;
 mod framed;
 mod greeting;
 mod introductions;
@@ -15,6 +16,7 @@ mod peer_socket;
 mod registry;
 mod ring_peer;
 mod secret;
+mod secure;
 mod strangers;
 mod tcp_peer;
 
@@ -25,9 +27,11 @@ use crate::net_event::NetEvent;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use crate::waker::Waker;
+use authentication::Authentication;
 use gt_transport::tcp::LinkLimits;
 use registry::Registry;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +47,8 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(crate) struct Net {
     events: mpsc::UnboundedSender<NetEvent>,
     waker: Arc<Waker>,
-    tokens: Option<TokenList>,
+    /// Admits peers by their tokens, if there is a token file.
+    authentication: Option<Rc<Authentication>>,
     /// Encrypts the connections of TCP.
     tls: Option<TlsAcceptor>,
     links: LinkLimits,
@@ -66,7 +71,8 @@ impl Net {
 /// Parameters of the sockets' thread.
 pub(crate) struct Start {
     pub listeners: Listeners,
-    pub tokens: Option<TokenList>,
+    /// The token file and its contents.
+    pub tokens: Option<(PathBuf, TokenList)>,
     pub tls: Option<TlsAcceptor>,
     pub events: mpsc::UnboundedSender<NetEvent>,
     pub waker: Arc<Waker>,
@@ -90,10 +96,17 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
     let registry = RefCell::new(Registry::default());
     let local_socket = listeners.local_address.clone();
     let links = options.links;
-    let net = Rc::new(Net { events, waker, tokens, tls, links, registry, local_socket, open });
+    let authentication = tokens.map(|(path, list)| Authentication::new(path, list)).transpose()?;
+    let authentication = authentication.map(Rc::new);
+    let net =
+        Rc::new(Net { events, waker, authentication, tls, links, registry, local_socket, open });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let accepting = listeners.accept_all(&net)?;
+    let mut accepting = listeners.accept_all(&net)?;
+    if let Some(authentication) = &net.authentication {
+        let watching = authentication::watch(Rc::clone(authentication));
+        accepting.push(tokio::task::spawn_local(watching));
+    }
     listeners::announce(&listeners, options)?;
     tokio::select! {
         _ = interrupt.recv() => tracing::info!("interrupted: stopping"),

@@ -22,7 +22,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --host HOST            the same in two parts; other hosts than this one need --token-file
   -p, --port PORT
   --unix PATH            listen on a Unix socket (alone: no TCP)
-  --token-file FILE      a line `name token` for each user; nobody else may connect
+  --token-file FILE      a line for each user, as `gt token NAME` makes it; nobody else may connect
   --tls-cert FILE        encrypt TCP with this certificate, as `gt cert` writes it; clients and workers
   --tls-key FILE         then need GT_TLS_CA; its private key
   --policy FILE          weights, memory quotas and numbers of sessions by user, in YAML

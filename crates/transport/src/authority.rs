@@ -37,7 +37,7 @@ pub enum AuthorityError {
     NoCertificate {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// Content of the file in its place.
         why: String,
     },
     /// The name cannot stand in a certificate.

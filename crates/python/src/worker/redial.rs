@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How a worker was told to find its dispatcher.
+/// Name of the dispatcher, as the worker was told it.
 #[derive(Clone, Debug)]
 pub struct DispatcherName {
     pub host: String,

@@ -1,6 +1,7 @@
 //! The handshake of a connection, up to the point where the peer is identified.
 
 use super::Net;
+use super::authentication::Admission;
 use super::registry::Identity;
 use super::secret::random_secret;
 use crate::net_event::NetEvent;
@@ -10,6 +11,7 @@ use gt_protocol::handshake::{
 };
 use gt_protocol::integer::to_u64;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -33,6 +35,8 @@ pub(crate) enum GreetingError {
     Refused(String),
     #[error("closed without a hello: newer connections needed its place")]
     Crowded,
+    #[error("its token is not in the token file any more")]
+    Revoked,
     #[error("no TLS handshake: {0}")]
     Tls(io::Error),
     #[error(
@@ -62,6 +66,8 @@ pub(crate) struct Admitted {
     pub secret: Secret,
     /// Port at which a worker accepts connections of other workers.
     pub data_port: Option<u16>,
+    /// Admission by the token file, if there is one.
+    pub admission: Option<Admission>,
 }
 
 /// Membership in core and registry; ends when this value is dropped.
@@ -84,6 +90,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
+        self.net.registry.borrow_mut().remove_resumable(self.identity);
         match self.identity {
             Identity::Session(session) => {
                 self.net.registry.borrow_mut().remove_session();
@@ -150,25 +157,28 @@ fn probed(version: u16) -> Welcome {
     }
 }
 
-/// Checks the token and registers the peer.
+/// Checks the token and registers the peer, which is at an address or on a Unix socket.
 pub(crate) async fn admit<S>(
     net: &Rc<Net>,
     stream: &mut S,
     hello: Hello,
     version: u16,
+    from: Option<IpAddr>,
 ) -> Result<Admitted, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut name, mut of) = (hello.name.clone(), String::new());
-    if let Some(tokens) = &net.tokens {
-        let Some(user) = tokens.user(&hello.token) else {
-            let what = if hello.token.0.is_empty() { "no token" } else { "wrong token" };
-            let text = format!("{what}: set GT_TOKEN to the one that the dispatcher knows");
-            return Err(refuse(stream, RefusalCode::Token, &text).await);
+    let (mut name, mut of, mut admission) = (hello.name.clone(), String::new(), None);
+    if let Some(authentication) = &net.authentication {
+        let admitted = match authentication.admit(&hello.token, from).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                return Err(refuse(stream, RefusalCode::Token, refusal.text()).await);
+            }
         };
-        user.clone_into(&mut name);
-        user.clone_into(&mut of);
+        admitted.user().clone_into(&mut name);
+        admitted.user().clone_into(&mut of);
+        admission = Some(admitted);
     }
     let capabilities = hello.capabilities.common(Capabilities::LOCAL);
     let data_port = hello.data_port;
@@ -178,7 +188,7 @@ where
         Err((code, text)) => return Err(refuse(stream, code, &text).await),
     };
     let member = Member { identity, net: Rc::clone(net), reason: "its connection closed".into() };
-    Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port })
+    Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port, admission })
 }
 
 async fn place(net: &Net, hello: &Hello, user: &str) -> Result<Identity, (RefusalCode, String)> {

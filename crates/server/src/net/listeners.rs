@@ -2,7 +2,7 @@
 
 use super::greeting::GreetingError;
 use super::secret::random_secret;
-use super::strangers::{Place, Strangers};
+use super::strangers::{StrangerPlace, Strangers};
 use super::{Net, tcp_peer};
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
@@ -181,7 +181,7 @@ impl Listeners {
 async fn accepted<T>(
     strangers: &Rc<Strangers>,
     accept: impl Future<Output = io::Result<T>>,
-) -> Option<(Place, T)> {
+) -> Option<(StrangerPlace, T)> {
     match accept.await {
         Ok(connection) => Some((strangers.admit(), connection)),
         Err(error) => {

@@ -1,18 +1,11 @@
-//! A connection of TCP, in clear or under TLS, and the handshake of TLS.
+//! A connection of TCP, in clear or under TLS.
 
-use super::Net;
-use super::greeting::{self, GreetingError, HELLO_PATIENCE};
-use gt_protocol::handshake::{MAGIC, RefusalCode};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-
-/// First byte of a TLS connection: the type of a record that holds a handshake.
-const TLS_HANDSHAKE: u8 = 0x16;
 
 #[derive(Debug)]
 pub(crate) enum PeerSocket {
@@ -60,37 +53,6 @@ impl PeerSocket {
             Self::Clear(_) => "TCP",
             Self::Tls(_) => "TLS",
         }
-    }
-}
-
-/// Encrypts a new connection if this dispatcher has a certificate. A peer that speaks the other of
-/// the two is refused.
-pub(crate) async fn accept(net: &Net, stream: TcpStream) -> Result<PeerSocket, GreetingError> {
-    let secured = tokio::time::timeout(HELLO_PATIENCE, secure(net.tls.as_ref(), stream)).await;
-    secured.map_err(|_| GreetingError::Silent)?
-}
-
-async fn secure(
-    tls: Option<&TlsAcceptor>,
-    mut stream: TcpStream,
-) -> Result<PeerSocket, GreetingError> {
-    let mut first = [0_u8; 1];
-    if stream.peek(&mut first).await? == 0 {
-        return Err(GreetingError::Nothing);
-    }
-    let is_tls = first == [TLS_HANDSHAKE];
-    match tls {
-        Some(tls) if is_tls => {
-            let secured = tls.accept(stream).await.map_err(GreetingError::Tls)?;
-            Ok(PeerSocket::Tls(Box::new(secured)))
-        }
-        Some(_) if MAGIC.starts_with(&first) => {
-            greeting::read_hello(&mut stream).await?;
-            let text = "this dispatcher takes TLS only: set GT_TLS_CA to the certificate of its authority (the ca.pem that `gt cert` wrote)";
-            Err(greeting::refuse(&mut stream, RefusalCode::Other, text).await)
-        }
-        None if is_tls => Err(GreetingError::NoCertificate),
-        Some(_) | None => Ok(PeerSocket::Clear(stream)),
     }
 }
 

@@ -25,8 +25,8 @@ pub(crate) struct Strangers {
     told: Cell<Option<Instant>>,
 }
 
-/// Place of a connection among those without a hello; given up when it is dropped.
-pub(crate) struct Place {
+/// Claim of a connection to a place among those without a hello; given up when it is dropped.
+pub(crate) struct StrangerPlace {
     number: u64,
     taken: oneshot::Receiver<()>,
     strangers: Rc<Strangers>,
@@ -34,7 +34,7 @@ pub(crate) struct Place {
 
 impl Strangers {
     /// A place for a new connection, if need be that of the oldest.
-    pub fn admit(self: &Rc<Self>) -> Place {
+    pub fn admit(self: &Rc<Self>) -> StrangerPlace {
         let (sender, taken) = oneshot::channel();
         let number = self.next.get();
         self.next.set(number + 1);
@@ -46,7 +46,7 @@ impl Strangers {
         }
         places.push_back((number, sender));
         drop(places);
-        Place { number, taken, strangers: Rc::clone(self) }
+        StrangerPlace { number, taken, strangers: Rc::clone(self) }
     }
 
     fn count(&self) {
@@ -61,7 +61,7 @@ impl Strangers {
     }
 }
 
-impl Place {
+impl StrangerPlace {
     /// Runs a greeting for as long as the place is not needed for a newer connection.
     pub async fn during<T>(
         &mut self,
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StrangerPlace {
     fn drop(&mut self) {
         self.strangers.places.borrow_mut().retain(|(number, _)| *number != self.number);
     }

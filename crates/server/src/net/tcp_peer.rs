@@ -2,15 +2,18 @@
 //! stays on TCP.
 
 use super::Net;
+use super::authentication::Admission;
 use super::framed;
 use super::greeting::{self, Admitted, GreetingError, HELLO_PATIENCE};
-use super::peer_socket::{self, PeerSocket};
+use super::peer_socket::PeerSocket;
 use super::registry::Takeover;
 use super::ring_peer;
 use super::secret::random_secret;
-use super::strangers::Place;
+use super::secure;
+use super::strangers::StrangerPlace;
 use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, RefusalCode, Resume};
 use gt_transport::tcp;
+
 use std::rc::Rc;
 use std::sync::Once;
 use tokio::net::{TcpStream, UnixStream};
@@ -22,34 +25,50 @@ use tokio::sync::oneshot;
 pub(crate) async fn serve(
     net: &Rc<Net>,
     stream: TcpStream,
-    mut place: Place,
+    mut place: StrangerPlace,
 ) -> Result<(), GreetingError> {
     tcp::tune(&stream, net.links.probes)?;
     if !stream.peer_addr()?.ip().is_loopback() {
         tell_of_buffers();
     }
-    let mut stream = place.during(peer_socket::accept(net, stream)).await?;
+    let mut stream = place.during(secure::accept(net, stream)).await?;
     let greeted = place.during(greeting::hello(&mut stream)).await?;
     let Some((hello, version)) = greeted else { return Ok(()) };
     drop(place);
     if let Some(resume) = hello.resume {
         return take_over(net, stream, &resume, version).await;
     }
-    let is_near = stream.tcp().peer_addr()?.ip().is_loopback();
-    let local = is_near && hello.capabilities.contains(Capabilities::RING);
-    let admitted = greeting::admit(net, &mut stream, hello, version).await?;
-    if local {
-        return offer_local(net, admitted, stream).await;
+    let from = stream.tcp().peer_addr()?.ip();
+    let local = from.is_loopback() && hello.capabilities.contains(Capabilities::RING);
+    let mut admitted = greeting::admit(net, &mut stream, hello, version, Some(from)).await?;
+    let admission = admitted.admission.take();
+    let served = async move {
+        if local {
+            return offer_local(net, admitted, stream).await;
+        }
+        greeting::send_welcome(&mut stream, admitted.welcome()).await?;
+        framed::serve(admitted, stream).await
+    };
+    while_admitted(admission, served).await
+}
+
+/// Serves a peer for as long as the token file admits it.
+async fn while_admitted(
+    admission: Option<Admission>,
+    served: impl Future<Output = Result<(), GreetingError>>,
+) -> Result<(), GreetingError> {
+    let Some(mut admission) = admission else { return served.await };
+    tokio::select! {
+        served = served => served,
+        () = admission.over() => Err(GreetingError::Revoked),
     }
-    greeting::send_welcome(&mut stream, admitted.welcome()).await?;
-    framed::serve(admitted, stream).await
 }
 
 /// Serves a connection on the Unix socket: every peer there is on this host.
 pub(crate) async fn serve_unix(
     net: &Rc<Net>,
     mut socket: UnixStream,
-    mut place: Place,
+    mut place: StrangerPlace,
 ) -> Result<(), GreetingError> {
     let greeted = place.during(greeting::hello(&mut socket)).await?;
     let Some((hello, version)) = greeted else { return Ok(()) };
@@ -58,9 +77,10 @@ pub(crate) async fn serve_unix(
         let text = "a session of rings cannot be resumed";
         return Err(greeting::refuse(&mut socket, RefusalCode::Session, text).await);
     }
-    let admitted = greeting::admit(net, &mut socket, hello, version).await?;
+    let mut admitted = greeting::admit(net, &mut socket, hello, version, None).await?;
+    let admission = admitted.admission.take();
     greeting::send_welcome(&mut socket, admitted.welcome()).await?;
-    ring_peer::serve(admitted, socket, None).await
+    while_admitted(admission, ring_peer::serve(admitted, socket, None)).await
 }
 
 /// Serves a connection at the local socket: the secret identifies the peer, whose task takes it
@@ -68,7 +88,7 @@ pub(crate) async fn serve_unix(
 pub(crate) async fn serve_local(
     net: &Rc<Net>,
     mut socket: UnixStream,
-    mut place: Place,
+    mut place: StrangerPlace,
 ) -> Result<(), GreetingError> {
     let greeted = place.during(greeting::hello(&mut socket)).await?;
     let Some((Hello { resume, .. }, _)) = greeted else { return Ok(()) };

@@ -43,7 +43,7 @@ fn command(address: &str) -> String {
     }
 }
 
-/// How a client shows who it is, and knows to whom it does.
+/// Proof of a client's identity, and the means to know the dispatcher's.
 #[derive(Clone, Default)]
 pub(crate) struct Credentials {
     pub token: Option<String>,

@@ -2,6 +2,7 @@
 
 import socket
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster import Cluster, until
+from cluster import Cluster, first_line, until
 from cutting_proxy import CuttingProxy
 
 import gt
 from gt import _core
 from gt.tools.cli import main
 
+WIRE_VERSION = 1
 HOSTS = ["localhost", "127.0.0.1"]
 
 
@@ -233,3 +235,157 @@ def test_gt_cert_writes_an_authority_once(
     (folder / "ca.pem").unlink()
     assert main(["cert", str(folder)]) == 1
     assert "holds ca-key.pem but not ca.pem" in capsys.readouterr().err
+
+
+def new_token(name: str) -> tuple[str, str]:
+    """A token and its line, as `gt token` makes them."""
+    token, line = _core.new_token(name)
+    assert line.startswith(f"{name} $argon2id$v=19$m=19456,t=2,p=1$")
+    assert token not in line
+    return token, line
+
+
+def replace(path: Path, text: str) -> None:
+    """Put another file in its place, as editors do."""
+    following = path.with_suffix(".next")
+    following.write_text(text)
+    following.replace(path)
+
+
+def test_gt_token_prints_a_line_for_the_file_and_the_token_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["token", "anna"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("anna $argon2id$")
+    assert printed.err.startswith("GT_TOKEN=anna.")
+    assert main(["token", "two words"]) == 1
+    assert "'two words'" in capsys.readouterr().err.replace('"', "'")
+
+
+def test_hashed_tokens_admit_their_user_and_follow_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tmp_path / "tokens"
+    (anna, annas), (ben, bens) = new_token("anna"), new_token("ben")
+    host = "host 0123456789abcdef"
+    replace(tokens, f"{annas}\n{host}\n")
+    monkeypatch.setenv("GT_TOKEN", "0123456789abcdef")
+    with Cluster(1, arguments=("--token-file", str(tokens))) as running:
+        running.wait_for_workers("host")
+        assert "1 token stands there in clear; `gt token NAME`" in running.log
+        for wrong in ("anna.0", "anna", f"{anna}0", f"ben.{anna[5:]}", annas.split()[1]):
+            monkeypatch.setenv("GT_TOKEN", wrong)
+            assert "wrong token: set GT_TOKEN" in refused(running.address)
+        code = "x = gt.ones(3)\nprint(x.sum().item(), flush=True)\ninput()\nprint(x.tolist())"
+        client = running.client(code, GT_TOKEN=anna)
+        assert first_line(client) == "3.0\n"
+        assert '("anna") is connected' in running.log
+
+        # A file with a mistake is not taken; one without anna ends her client, and admits ben.
+        replace(tokens, f"{annas}\n{host}\nben\n")
+        until(lambda: ":3: expected `name token`; the tokens from before stay" in running.log)
+        monkeypatch.setenv("GT_TOKEN", ben)
+        assert "wrong token" in refused(running.address)
+        replace(tokens, f"{bens}\n{host}\n")
+        until(lambda: "2 lines; 1 connections end whose line is gone" in running.log)
+        _, errors = client.communicate("\n", timeout=20)
+        assert "ConnectionLost" in errors
+        monkeypatch.setenv("GT_TOKEN", anna)
+        assert "wrong token" in refused(running.address)
+        monkeypatch.setenv("GT_TOKEN", ben)
+        gt.connect(running.address, workers=1)  # the worker's line is still there
+        assert gt.ones(2).tolist() == [1.0, 1.0]
+        gt.disconnect()
+        for secret in (anna, ben, "0123456789abcdef"):
+            assert secret not in running.log
+
+
+def test_many_wrong_tokens_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    anna, line = new_token("anna")
+    (tmp_path / "tokens").write_text(f"{line}\n")
+    monkeypatch.setenv("GT_TOKEN", anna)
+    with Cluster(1, arguments=("--token-file", str(tmp_path / "tokens"))) as running:
+        running.wait_for_workers("anna")
+        host, port = running.address.rsplit(":", 1)
+        strangers = []
+        for number in range(200):
+            # Each names a user, so that a hash would have to be computed.
+            token = f"anna.{number:048x}".encode()
+            hello = handshake_hello(token)
+            stranger = socket.create_connection((host, int(port)), 20)
+            stranger.sendall(hello)
+            strangers.append(stranger)
+        gt.connect(running.address, workers=1)  # known since the worker came
+        assert gt.ones(2).tolist() == [1.0, 1.0]
+        gt.disconnect()
+        answers = [stranger.recv(1024) for stranger in strangers]
+        for stranger in strangers:
+            stranger.close()
+        busy = sum(b"too many tokens are being checked" in answer for answer in answers)
+        wrong = sum(b"wrong token" in answer for answer in answers)
+        assert busy + wrong == len(strangers)
+        assert busy > 0
+        assert wrong > 0
+
+
+def handshake_hello(token: bytes) -> bytes:
+    """A client's hello as docs/wire.md has it."""
+    body = struct.pack("<BBI", 0, 0, 0) + struct.pack("<H", len(token)) + token
+    body += struct.pack("<H", 1) + b"x"
+    version = WIRE_VERSION
+    return struct.pack("<4sHBBHH", b"GT\x01\n", 12 + len(body), 1, 0, version, version) + body
+
+
+def test_the_audit_log_says_who_came_and_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens, log = tmp_path / "tokens", tmp_path / "audit.log"
+    anna, line = new_token("anna")
+    replace(tokens, f"{line}\n")
+    (tmp_path / "policy.yaml").write_text("{}\n")
+    monkeypatch.setenv("GT_TOKEN", anna)
+    arguments = ("--token-file", str(tokens), "--audit-log", str(log))
+    arguments += ("--policy", str(tmp_path / "policy.yaml"))
+    with Cluster(1, arguments=arguments) as running:
+        running.wait_for_workers("anna")
+        monkeypatch.setenv("GT_TOKEN", "another")
+        refused(running.address)
+        monkeypatch.setenv("GT_TOKEN", anna)
+        gt.connect(running.address, session="long")
+        gt.disconnect()
+        gt.connect(running.address, session="long")
+        gt.disconnect()
+        until(lambda: log.read_text().count("event=session-detached") == 2)
+        assert main(["kill", "long", running.address]) == 0
+        replace(tmp_path / "policy.yaml", "default: {weight: 2}\n")
+        replace(tokens, f"{line}\n# changed\n")
+        until(lambda: "event=policy-reloaded" in log.read_text())
+        until(lambda: "event=tokens-reloaded" in log.read_text())
+        gt.disconnect()
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    lines = log.read_text().splitlines()
+    events = [each.split()[1].removeprefix("event=") for each in lines]
+    for event in (
+        "started",
+        "admitted",
+        "refused",
+        "session-opened",
+        "session-attached",
+        "session-detached",
+        "session-killed",
+        "session-ended",
+        "left",
+        "stopping",
+    ):
+        assert event in events, (event, lines)
+    admitted = next(each for each in lines if "event=admitted worker=0 from=127.0.0.1:" in each)
+    assert 'user="anna" name="worker ' in admitted
+    refusal = next(each for each in lines if "event=refused" in each)
+    assert 'from="127.0.0.1:' in refusal
+    assert "wrong token" in refusal
+    assert any(
+        "event=session-attached session=" in each and 'name="long"' in each for each in lines
+    )
+    assert anna not in log.read_text()
+    assert all(each[:4].isdigit() and each.split()[0].endswith("Z") for each in lines)

@@ -23,6 +23,7 @@ mod tcp_peer;
 pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
 
+use crate::audit::AuditLog;
 use crate::net_event::NetEvent;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
@@ -51,6 +52,7 @@ pub(crate) struct Net {
     authentication: Option<Rc<Authentication>>,
     /// Encrypts the connections of TCP.
     tls: Option<TlsAcceptor>,
+    audit: AuditLog,
     links: LinkLimits,
     registry: RefCell<Registry>,
     /// The abstract address of the local socket.
@@ -74,6 +76,7 @@ pub(crate) struct Start {
     /// The token file and its contents.
     pub tokens: Option<(PathBuf, TokenList)>,
     pub tls: Option<TlsAcceptor>,
+    pub audit: AuditLog,
     pub events: mpsc::UnboundedSender<NetEvent>,
     pub waker: Arc<Waker>,
     /// Resolves when the core's thread ends.
@@ -91,15 +94,25 @@ pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()
 }
 
 async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()> {
-    let Start { listeners, tokens, tls, events, waker, mut core_ended } = start;
+    let Start { listeners, tokens, tls, audit, events, waker, mut core_ended } = start;
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::default());
     let local_socket = listeners.local_address.clone();
     let links = options.links;
-    let authentication = tokens.map(|(path, list)| Authentication::new(path, list)).transpose()?;
+    let authentication = tokens.map(|(path, list)| Authentication::new(path, list, audit.clone()));
+    let authentication = authentication.transpose()?;
     let authentication = authentication.map(Rc::new);
-    let net =
-        Rc::new(Net { events, waker, authentication, tls, links, registry, local_socket, open });
+    let net = Rc::new(Net {
+        events,
+        waker,
+        authentication,
+        tls,
+        audit,
+        links,
+        registry,
+        local_socket,
+        open,
+    });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut accepting = listeners.accept_all(&net)?;
@@ -108,6 +121,8 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
         accepting.push(tokio::task::spawn_local(watching));
     }
     listeners::announce(&listeners, options)?;
+    let is_encrypted = net.tls.is_some();
+    net.audit.write("started", format_args!(" tls={is_encrypted}"));
     tokio::select! {
         _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
         _ = terminate.recv() => tracing::info!("terminated: stopping"),
@@ -116,6 +131,7 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
     for task in accepting {
         task.abort();
     }
+    net.audit.write("stopping", format_args!(""));
     net.tell(NetEvent::Stop);
     // Its end drops all links, and with them their cancel tokens.
     let _ = core_ended.await;

@@ -26,6 +26,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --tls-cert FILE        encrypt TCP with this certificate, as `gt cert` writes it; clients and workers
   --tls-key FILE         then need GT_TLS_CA; its private key
   --policy FILE          weights, memory quotas and numbers of sessions by user, in YAML
+  --audit-log FILE       append a line for each connection, refusal, session and change of these files
   --log-level LEVEL      error, warn, info (default) or debug, on stderr
   --instruction-log FILE write a line for each instruction
   --prices FILE          what work and traffic cost, for the planner: lines NAME=MICROSECONDS
@@ -45,6 +46,17 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+impl TlsFiles {
+    /// Both files, or neither.
+    fn of(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Self>, UsageError> {
+        match (certificate, key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(Self { certificate, key })),
+            (Some(_), None) | (None, Some(_)) => Err(UsageError::HalfTls),
+        }
+    }
+}
+
 /// Configuration, made once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
@@ -56,6 +68,7 @@ pub struct ServerOptions {
     pub tls: Option<TlsFiles>,
     /// Weights and limits by user.
     pub policy: Option<PathBuf>,
+    pub audit_log: Option<PathBuf>,
     pub log_level: Level,
     pub instruction_log: Option<PathBuf>,
     pub prices: Option<PathBuf>,
@@ -111,6 +124,7 @@ impl Command {
             token_file: None,
             tls: None,
             policy: None,
+            audit_log: None,
             log_level: Level::INFO,
             instruction_log: None,
             prices: None,
@@ -129,6 +143,7 @@ impl Command {
                 Long("tls-cert") => certificate = Some(parser.value()?.into()),
                 Long("tls-key") => key = Some(parser.value()?.into()),
                 Long("policy") => options.policy = Some(parser.value()?.into()),
+                Long("audit-log") => options.audit_log = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
                 Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
                 Long("prices") => options.prices = Some(parser.value()?.into()),
@@ -156,11 +171,7 @@ impl Command {
         if options.probe && options.prices.is_none() {
             return Err(UsageError::ProbeWithoutFile);
         }
-        options.tls = match (certificate, key) {
-            (None, None) => None,
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
-            (Some(_), None) | (None, Some(_)) => return Err(UsageError::HalfTls),
-        };
+        options.tls = TlsFiles::of(certificate, key)?;
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),
             (Some(_), _, _) => return Err(UsageError::ListenTwice),

@@ -1,5 +1,6 @@
 //! Identity of a peer: its token against the token file, which is read again whenever it changes.
 
+use crate::audit::{AuditLog, Quoted};
 use crate::file_stamp::{FileStamp, INTERVAL};
 use crate::tokens::{LINES_OF_USER_MAX, TokenLine, TokenList, random_bytes};
 use gt_protocol::handshake::Token;
@@ -43,6 +44,7 @@ impl TokenRefusal {
 /// The token file, and whom it has admitted.
 pub(crate) struct Authentication {
     path: PathBuf,
+    audit: AuditLog,
     stamp: Cell<Option<FileStamp>>,
     list: RefCell<TokenList>,
     /// Key of the hashes by which tokens are remembered: it never leaves this process.
@@ -63,12 +65,13 @@ pub(crate) struct Admission {
 }
 
 impl Authentication {
-    pub fn new(path: PathBuf, list: TokenList) -> io::Result<Self> {
+    pub fn new(path: PathBuf, list: TokenList, audit: AuditLog) -> io::Result<Self> {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &random_bytes::<32>()?);
         warn_of_plain(&list, &path);
         Ok(Self {
             stamp: Cell::new(FileStamp::of(&path)),
             path,
+            audit,
             list: RefCell::new(list),
             key,
             remembered: RefCell::default(),
@@ -155,6 +158,8 @@ impl Authentication {
         tracing::info!(
             "token file {shown}: taken as it is now, {users} lines; {ended} connections end whose line is gone"
         );
+        self.audit
+            .write("tokens-reloaded", format_args!(" lines={users} connections-ended={ended}"));
         warn_of_plain(&list, &self.path);
         self.list.replace(list);
     }
@@ -185,7 +190,13 @@ pub(crate) async fn watch(authentication: Rc<Authentication>) {
         }
         match TokenList::read(&authentication.path) {
             Ok(list) => authentication.reload(list),
-            Err(error) => tracing::error!("{error}; the tokens from before stay"),
+            Err(error) => {
+                let text = error.to_string();
+                authentication
+                    .audit
+                    .write("tokens-refused", format_args!("{}", Quoted("reason", &text)));
+                tracing::error!("{text}; the tokens from before stay");
+            }
         }
     }
 }

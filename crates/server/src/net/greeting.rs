@@ -4,6 +4,7 @@ use super::Net;
 use super::authentication::Admission;
 use super::registry::Identity;
 use super::secret::random_secret;
+use crate::audit::Quoted;
 use crate::net_event::NetEvent;
 use gt_protocol::handshake::{
     self, Capabilities, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, Hello, Refusal,
@@ -11,7 +12,7 @@ use gt_protocol::handshake::{
 };
 use gt_protocol::integer::to_u64;
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -91,6 +92,8 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         self.net.registry.borrow_mut().remove_resumable(self.identity);
+        let (identity, reason) = (self.identity.field(), Quoted("reason", &self.reason));
+        self.net.audit.write("left", format_args!(" {identity}{reason}"));
         match self.identity {
             Identity::Session(session) => {
                 self.net.registry.borrow_mut().remove_session();
@@ -163,14 +166,14 @@ pub(crate) async fn admit<S>(
     stream: &mut S,
     hello: Hello,
     version: u16,
-    from: Option<IpAddr>,
+    from: Option<SocketAddr>,
 ) -> Result<Admitted, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut name, mut of, mut admission) = (hello.name.clone(), String::new(), None);
     if let Some(authentication) = &net.authentication {
-        let admitted = match authentication.admit(&hello.token, from).await {
+        let admitted = match authentication.admit(&hello.token, from.map(|from| from.ip())).await {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 return Err(refuse(stream, RefusalCode::Token, refusal.text()).await);
@@ -187,6 +190,9 @@ where
         Ok(identity) => identity,
         Err((code, text)) => return Err(refuse(stream, code, &text).await),
     };
+    let shown = from.map_or_else(|| "unix".to_owned(), |from| from.to_string());
+    let (user, called) = (Quoted("user", &of), Quoted("name", &hello.name));
+    net.audit.write("admitted", format_args!(" {} from={shown}{user}{called}", identity.field()));
     let member = Member { identity, net: Rc::clone(net), reason: "its connection closed".into() };
     Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port, admission })
 }

@@ -4,6 +4,7 @@ use super::greeting::GreetingError;
 use super::secret::random_secret;
 use super::strangers::{StrangerPlace, Strangers};
 use super::{Net, tcp_peer};
+use crate::audit::Quoted;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use std::future::Future;
@@ -30,7 +31,7 @@ pub enum ListenError {
     #[error("cannot listen on {0}: {1}")]
     Bind(String, io::Error),
     #[error(
-        "{0} can be reached from other machines: give --token-file FILE (a line `name token` for each user), or listen on 127.0.0.1"
+        "{0} can be reached from other machines: give --token-file FILE (`gt token NAME >> FILE` for each user), or listen on 127.0.0.1"
     )]
     NoTokens(SocketAddr),
     #[error("{} exists and is no socket of a dispatcher that has ended", .0.display())]
@@ -198,12 +199,17 @@ fn spawn(
     from: String,
     served: impl Future<Output = Result<(), GreetingError>> + 'static,
 ) {
-    let open = net.open.clone();
+    let (open, audit) = (net.open.clone(), net.audit.clone());
     tokio::task::spawn_local(async move {
         match served.await {
             Ok(()) => {}
             Err(error) if error.is_harmless() => tracing::debug!("{from}: {error}"),
-            Err(error) => tracing::warn!("{from}: {error}"),
+            Err(error) => {
+                let reason = error.to_string();
+                let (from, reason) = (Quoted("from", &from), Quoted("reason", &reason));
+                audit.write("refused", format_args!("{from}{reason}"));
+                tracing::warn!("{}: {error}", from.1);
+            }
         }
         drop(open);
     });

@@ -43,6 +43,14 @@ impl Identity {
         }
     }
 
+    /// Field of a line of the audit log.
+    pub fn field(self) -> String {
+        match self {
+            Self::Session(session) => format!("session={session}"),
+            Self::Worker(index) => format!("worker={index}"),
+        }
+    }
+
     pub fn worker(self) -> Option<u32> {
         match self {
             Self::Session(_) => None,

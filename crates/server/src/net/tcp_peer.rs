@@ -38,8 +38,8 @@ pub(crate) async fn serve(
     if let Some(resume) = hello.resume {
         return take_over(net, stream, &resume, version).await;
     }
-    let from = stream.tcp().peer_addr()?.ip();
-    let local = from.is_loopback() && hello.capabilities.contains(Capabilities::RING);
+    let from = stream.tcp().peer_addr()?;
+    let local = from.ip().is_loopback() && hello.capabilities.contains(Capabilities::RING);
     let mut admitted = greeting::admit(net, &mut stream, hello, version, Some(from)).await?;
     let admission = admitted.admission.take();
     let served = async move {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import wire_client
 from cluster import Cluster, first_line, until
 from cutting_proxy import CuttingProxy
 
@@ -312,9 +313,8 @@ def test_many_wrong_tokens_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.M
         for number in range(200):
             # Each names a user, so that a hash would have to be computed.
             token = f"anna.{number:048x}".encode()
-            hello = handshake_hello(token)
             stranger = socket.create_connection((host, int(port)), 20)
-            stranger.sendall(hello)
+            stranger.sendall(handshake_hello(token))
             strangers.append(stranger)
         gt.connect(running.address, workers=1)  # known since the worker came
         assert gt.ones(2).tolist() == [1.0, 1.0]
@@ -389,3 +389,38 @@ def test_the_audit_log_says_who_came_and_went(
     )
     assert anna not in log.read_text()
     assert all(each[:4].isdigit() and each.split()[0].endswith("Z") for each in lines)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native", "pytorch"])
+def test_memory_of_another_user_is_never_read_before_it_was_written(backend: str) -> None:
+    if backend == "pytorch":
+        pytest.importorskip("torch")
+    with Cluster(1, backend=backend) as running:
+        running.wait_for_workers()
+        address = ("127.0.0.1", int(running.port))
+        for count in (16, 1000, 20_000):
+            with wire_client.Client(address) as anna:
+                held = [anna.upload([1234.5] * count, (count,)) for _ in range(8)]
+                assert anna.read(held[-1]) == [1234.5] * count
+                anna.free(*held)
+                assert anna.read(anna.upload([1.0], (1,))) == [1.0]
+            with wire_client.Client(address) as ben:
+                # The rest of the bytes never comes.
+                parts = [ben.upload([7.0], (count,)) for _ in range(8)]
+                for part in parts:
+                    assert ben.read(part) == [7.0] + [0.0] * (count - 1)
+
+
+def test_a_handle_of_another_session_is_refused() -> None:
+    with Cluster(1) as running:
+        running.wait_for_workers()
+        address = ("127.0.0.1", int(running.port))
+        with wire_client.Client(address) as anna, wire_client.Client(address) as ben:
+            for _ in range(5):
+                secret = anna.upload([1234.5], (1,))
+            assert anna.read(secret) == [1234.5]
+            assert ben.read(ben.upload([1.0], (1,))) == [1.0]
+            ben._shapes[secret] = (1,)  # a hostile client knows every number
+            with pytest.raises(wire_client.Closed, match=f"slot {secret}"):
+                ben.read(secret)
+            assert anna.read(secret) == [1234.5]

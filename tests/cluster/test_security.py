@@ -114,6 +114,36 @@ def test_a_broken_connection_is_resumed_under_tls(encrypted: Cluster) -> None:
         gt.disconnect()
 
 
+def test_a_workers_broken_connection_is_resumed_under_tls(
+    authority: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GT_NO_RING", "1")
+    options = tls_options(authority.parent)
+    with (
+        Cluster(0, arguments=options) as running,
+        CuttingProxy(("127.0.0.1", int(running.port))) as proxy,
+    ):
+        port = proxy.address.rsplit(":", 1)[1]
+        running.command[running.command.index("-p") + 1] = port
+        running.command.append("--tcp")
+        for _ in range(2):
+            running.add_worker()
+        running.wait_for_workers()
+        gt.connect(running.address, workers=2)
+        array = np.arange(180_000, dtype=np.float64).reshape(600, 300)
+        kept = gt.distribute(gt.from_numpy(array), dim=0)
+        for drop in range(3):
+            total = kept
+            for _ in range(100):
+                total = total + 1
+            gram = kept.T @ kept  # summed over the workers, beside the link to the dispatcher
+            proxy.cut()  # with much of that in flight
+            np.testing.assert_array_equal(total.numpy(), array + 100)
+            np.testing.assert_allclose(gram.numpy(), array.T @ array, rtol=1e-9)
+            until(lambda seen=drop: running.log.count("is resumed") >= 2 * (seen + 1))
+        gt.disconnect()
+
+
 def test_a_changed_byte_does_no_harm(encrypted: Cluster) -> None:
     altered = 0
 

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 ///     unix: The path of the dispatcher's Unix socket.
 ///     index: The preferred index of this worker.
 ///     token: The access token, for a dispatcher that requires one.
-///     tls_ca: The file with the authority's certificate, to encrypt the connection to the dispatcher.
+///     `tls_ca`: The file with the authority's certificate, to encrypt the connection to the dispatcher.
 ///     rings: True to use shared memory where the dispatcher is on this host.
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///

@@ -29,7 +29,7 @@ format:
     cargo fmt --all
     ruff check --fix-only --quiet
     ruff format --quiet
-    find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
+    find csrc gt/worker/aten -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
 
 # Format, lint, types, import rules, generated files, two at a time; changes nothing
 check:
@@ -49,7 +49,7 @@ _lint:
     ruff format --check
     ruff check
     lint-imports --no-logo
-    find csrc gt/worker/native -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
+    find csrc gt/worker/aten -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check
 
 # Run PyTorch's samples of every operator, ask the planner about its rules; write results.json, rules.json, docs/ops.md. With names: print how those fare
@@ -57,7 +57,7 @@ ops *names:
     CUDA_VISIBLE_DEVICES= python tools/ops_report.py {{ names }}
     {{ if names == "" { "CUDA_VISIBLE_DEVICES= python tools/rules_report.py && python tools/gen.py" } else { "" } }}
 
-# PyTorch's samples of every operator, in every dtype, and their gradients, in the Python and the native engine: the same bits. With NAMES those entries
+# PyTorch's samples of every operator, in every dtype, and their gradients, in the Python and the ATen engine: the same bits. With NAMES those entries
 engines *names:
     python tests/operators/harness/engines.py {{ names }}
 

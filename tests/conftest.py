@@ -17,7 +17,7 @@ import shared_memory
 from kernel_module import load_kernels
 
 LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
-OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher", "native/build.py", "aten.cpp")
+OURS = ("gt.worker", "gt.server", "gt-worker", "gt-dispatcher", "aten/build.py", "aten.cpp")
 MARK = "GT_TEST_RUN"
 
 
@@ -71,7 +71,7 @@ def kernel_path(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compiles once what the workers of all tests use, which would else begin each anew."""
     if "torch" in sys.modules and session.items and not session.config.option.collectonly:
-        from gt.worker.native import start
+        from gt.worker.aten import start
 
         with contextlib.suppress(start.UnavailableError):
             start.ready()

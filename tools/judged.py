@@ -5,7 +5,8 @@
 
 `tools/judged.txt` holds a line for each check: its name, and a digest of the files that it reads,
 of its recipe, and of its compiler. It is committed, so what passed on one machine is not run again
-on the next. Where anything differs, the check runs.
+on the next. Where anything differs, the check runs. Documents do not count, nor do lines of C++
+that hold a comment alone.
 """
 
 import argparse
@@ -26,6 +27,8 @@ INPUTS = {
     ),
     "sanitize": ("csrc", "tests/cuda", "tests/kernels", "tests/conftest.py"),
 }
+CPP = (".h", ".cpp", ".cuh", ".cu")
+COMMENT_LINE = re.compile(rb"^[ \t]*//.*\n", re.MULTILINE)
 # Commands whose output names the compiler, where the recipe does not.
 COMPILERS = {"cuda": (), "sanitize": ("c++", "--version")}
 
@@ -54,8 +57,12 @@ def digest(check: str, root: Path = ROOT) -> str:
         root=root,
     )
     for name in sorted(set(filter(None, listing.decode().split("\0")))):
+        if name.endswith(".md"):
+            continue
         file = root / name
         content = file.read_bytes() if file.exists() else b"deleted"
+        if name.endswith(CPP):
+            content = COMMENT_LINE.sub(b"", content)
         total.update(f"{name} {len(content)}\n".encode() + content)
     return total.hexdigest()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-WORKER = Path(__file__).resolve().parent.parent / "gt/worker"
+WORKER = Path(__file__).resolve().parent.parent / "gt/worker/native"
 QUICK = "Quick: "
 HEAD = """
 ## The native backend
@@ -37,7 +37,7 @@ def section(facts: Mapping[str, Mapping[str, Any]]) -> str:
     count = sum(map(len, rows.values()))
     others = sum(bool(fact["reference"]) and not fact["native"] for fact in facts.values())
     lines = [
-        f"| `gt/worker/{module}.py` | {operands(module)} | {', '.join(names)} |\n"
+        f"| `gt/worker/native/{module}.py` | {operands(module)} | {', '.join(names)} |\n"
         for module, names in rows.items()
     ]
     return HEAD.format(count=count, others=others) + "".join(lines)

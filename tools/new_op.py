@@ -28,7 +28,7 @@ class Family:
     """Places of a family's codes, kernels, references and samples."""
 
     page: int  # the high byte of its codes
-    files: str  # gt/worker/torch_….py and reference_….py
+    files: str  # pytorch/….py and reference/….py of gt/worker
     samples: str  # the function of tests/operators/samples.py
 
 
@@ -143,8 +143,8 @@ def edits(operator: Operator, code: int) -> dict[str, str]:
         reference = f'_kernel({reference}, "{operator.dtype}", {len(operator.operands)})'
     return {
         TABLE: row(operator, code),
-        f"gt/worker/torch_{files}.py": f'"{operator.name}": {kernel},\n',
-        f"gt/worker/reference_{files}.py": f'"{operator.name}": {reference},\n',
+        f"gt/worker/pytorch/{files}.py": f'"{operator.name}": {kernel},\n',
+        f"gt/worker/reference/{files}.py": f'"{operator.name}": {reference},\n',
         SAMPLES: f'"{operator.name}": [{samples(operator)}],\n',
     }
 

@@ -104,12 +104,12 @@ def add_helper(wheel: pathlib.Path) -> pathlib.Path:
     The helper needs that torch's libraries, so it is added after the audit: where a system has no
     such torch, or older C and C++ libraries, a worker ignores it and compiles its own.
     """
-    from gt.worker.native import start
+    from gt.worker.aten import start
 
     with tempfile.TemporaryDirectory() as folder:
         run("wheel", "unpack", "--dest", folder, wheel)
         (tree,) = pathlib.Path(folder).iterdir()
-        made = start.prebuild(tree / "gt/worker/native/prebuilt")
+        made = start.prebuild(tree / "gt/worker/aten/prebuilt")
         (made.parent / f"{made.stem}.lock").unlink()
         run("wheel", "pack", "--dest-dir", FOLDER, tree)
     (wheel,) = FOLDER.glob("*.whl")

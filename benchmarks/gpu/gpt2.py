@@ -116,7 +116,7 @@ def ours(mode: str, batch: int, rounds: int) -> float:
     after = gt.debug.get_worker_stats()
     counts = {
         name: (after[0][name] - before[0][name]) // STEPS
-        for name in ("native_calls", "python_calls")
+        for name in ("aten_calls", "python_calls")
         if name in after[0]
     }
     taken = milliseconds(steps, rounds)

@@ -20,8 +20,8 @@ from results import note
 from torch import Tensor
 from torch.nn import functional
 
-from gt.worker.cuda_attention import How
-from gt.worker.cuda_kernels import AdamwStep, CudaKernels, open_for
+from gt.worker.cuda.attention import How
+from gt.worker.cuda.kernels import AdamwStep, CudaKernels, open_for
 
 ROUND_S = 0.02
 

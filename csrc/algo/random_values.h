@@ -1,7 +1,7 @@
 // Conversion of random words to values: the one definition behind every path.
-// gt/worker/random_reference.py says the same in numpy, docs/decisions/random.md says why. Only + -
-// * / sqrt and integer operations, each rounded once, in the order written: no libm, no fused
-// multiply-add, so that all machines give the same bits.
+// gt/worker/reference/random_numbers.py says the same in numpy, docs/decisions/random.md says why.
+// Only + - * / sqrt and integer operations, each rounded once, in the order written: no libm, no
+// fused multiply-add, so that all machines give the same bits.
 //
 // Unnamed namespace on purpose, see algo/philox.h. No standard library functions, for the same
 // reason.

@@ -1,5 +1,5 @@
 // CUDA kernels for Python: addresses and sizes in, a launch queued. No computation here.
-// gt/worker/cuda_kernels.py says which tensors are taken.
+// gt/worker/cuda/kernels.py says which tensors are taken.
 #include "bind/cuda.h"
 
 #include <nanobind/stl/map.h>

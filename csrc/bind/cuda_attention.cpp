@@ -1,5 +1,5 @@
 // Attention's CUDA kernels for Python: addresses and sizes in, launches queued. No computation
-// here. gt/worker/cuda_attention.py says which tensors are taken.
+// here. gt/worker/cuda/attention.py says which tensors are taken.
 #include "bind/cuda_attention.h"
 
 #include <nanobind/stl/string.h>

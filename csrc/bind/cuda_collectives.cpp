@@ -1,5 +1,5 @@
 // Collectives over CUDA IPC for Python: memory that processes share, and launches. No computation
-// here. gt/worker/cuda_collectives.py defines the layout of the memory.
+// here. gt/worker/cuda/collectives.py defines the layout of the memory.
 #include "bind/cuda_collectives.h"
 
 #include <nanobind/stl/optional.h>

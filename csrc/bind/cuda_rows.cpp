@@ -1,5 +1,5 @@
 // The CUDA kernels of rows for Python: addresses and sizes in, launches queued. No computation
-// here. gt/worker/cuda_rows.py says which tensors are taken.
+// here. gt/worker/cuda/rows.py says which tensors are taken.
 #include "bind/cuda_rows.h"
 
 #include <nanobind/stl/string.h>

@@ -1,6 +1,6 @@
-// Loops over elements for callers without Python (gt/worker/native/joined.cpp), by name. No
+// Loops over elements for callers without Python (gt/worker/aten/joined.cpp), by name. No
 // computation here.
-#include "native/kernel_calls.h"
+#include "aten/kernel_calls.h"
 
 #include <algorithm>
 #include <cstring>

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "aten/kernel_table.h"
 #include "core/parallel.h"
 #include "core/tensor_view.h"
-#include "native/kernel_table.h"
 
 namespace gt {
 

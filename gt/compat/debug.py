@@ -24,7 +24,7 @@ def get_worker_stats() -> list[dict[str, float]]:
     Returns:
         A dictionary for each worker, in the order of `worker` (its index): number of `values` held,
         the `bytes` of their memory, its peak (`bytes_peak`), instructions `executed` (this query is
-        none); of these `native_calls` without Python and `python_calls` of kernels in Python
+        none); of these `aten_calls` without Python and `python_calls` of kernels in Python
         (torch's or numpy's, by the backend); `joined` to the one before them, in one pass over
         memory; `own_calls` of GT's own kernels in either; `plain_bytes` for workers of other hosts
         that were compressed without loss to `packed_bytes` (`GT_COMPRESSION`). With a codec there,

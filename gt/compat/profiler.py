@@ -344,7 +344,7 @@ def tensorboard_trace_handler(
 def _kernels() -> int:
     """Number of kernels that the workers have run, once all emitted instructions have run."""
     rows = debug.get_worker_stats()
-    return sum(int(row["native_calls"] + row["python_calls"]) for row in rows)
+    return sum(int(row["aten_calls"] + row["python_calls"]) for row in rows)
 
 
 def _now_us() -> float:

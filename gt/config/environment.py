@@ -284,7 +284,7 @@ def look_ahead() -> int | None:
     return read(variables.LOOK_AHEAD)
 
 
-def native_rows() -> str:
+def aten_rows() -> str:
     """Value of GT_ATEN, which lets a torch worker run rows by ATen in C++: `auto`, `on` or `off`.
 
     `auto`, the default, compiles the helper while the first instructions run, `on` before them.

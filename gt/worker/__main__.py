@@ -247,7 +247,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
             peer_seconds=arguments.peer_seconds,
         ),
         instruction_log=config.instruction_log(),
-        native_rows=config.native_rows(),
+        aten_rows=config.aten_rows(),
         is_verbose=config.is_verbose(),
         gpu=gpu,
         place_seconds=arguments.place_seconds,

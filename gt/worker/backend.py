@@ -1,6 +1,7 @@
 """Interface of a backend to the worker's loop: kernels by operator, and functions on its values.
 
-Nothing here knows of torch or numpy; `gt.worker.kernels` and `gt.worker.reference` fill them in.
+Nothing here knows of torch or numpy; the `kernels` of `gt.worker.pytorch`, `native` and `reference`
+fill them in.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Interface of a device to collectives: memory that processes share, queues of work, their events.
 
-`gt.worker.torch_cuda` implements it for CUDA. Nothing here knows of collectives.
+`gt.worker.pytorch.cuda_memory` implements it for CUDA. Nothing here knows of collectives.
 """
 
 from __future__ import annotations

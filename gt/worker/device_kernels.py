@@ -5,7 +5,7 @@ launched on one queue of each device, in the order in which their instructions h
 the dispatcher's on every member; and a member offers one only if those that it has not launched yet
 have no members besides. Why that is enough: docs/decisions/data_plane.md.
 
-The kernels stand behind `Collectives` (`gt.worker.cuda_collectives`): no CUDA here.
+The kernels stand behind `Collectives` (`gt.worker.cuda.collectives`): no CUDA here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Collectives by process groups, for the worker's loop: their members and their payloads.
 
 There is one round: the data that each member needs before anybody calls the group. The calls stand
-in torch_collectives, the groups in torch_groups.
+in collectives, the groups in torch_groups.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from gt import config
-from gt.worker import torch_collectives
 from gt.worker.collective_backend import CollectiveBackend, DirectReads, Turn
-from gt.worker.torch_collectives import Prepared
-from gt.worker.torch_groups import Call, Engine, Gloo, GroupError, Groups, Nccl
+from gt.worker.pytorch import collectives
+from gt.worker.pytorch.collectives import Prepared
+from gt.worker.pytorch.groups import Call, Engine, Gloo, GroupError, Groups, Nccl
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 IFREQ_BYTES = 40
 # Operators between two workers, both of which call a broadcast between them.
 _PAIRS = {"send", "receive"}
-# Attributes that torch_collectives takes by their names.
+# Attributes that collectives takes by their names.
 _GIVEN = {"reduce", "dim", "sizes", "from_dim", "from_sizes", "to_dim", "to_sizes"}
 
 
@@ -204,8 +204,8 @@ def _prepared(
         places = [members[k] for k in order]
         root = attributes["root"] if op == "broadcast" else members[op == "receive"]
         assert isinstance(root, int), root
-        return torch_collectives.broadcast(operand, result, root=places.index(root))
+        return collectives.broadcast(operand, result, root=places.index(root))
     arguments = {name: value for name, value in attributes.items() if name in _GIVEN}
     if op != "all_reduce":
         arguments["me"] = place
-    return getattr(torch_collectives, op)(operand, result, **arguments)
+    return getattr(collectives, op)(operand, result, **arguments)

@@ -30,7 +30,7 @@ def kept_bytes() -> int:
     return min(KEPT_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8)
 
 
-# Functions that release memory kept elsewhere: by the native helper, once it is loaded.
+# Functions that release memory kept elsewhere: by the ATen helper, once it is loaded.
 _RELEASES: list[Callable[[], None]] = []
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor, device
 
     from gt.worker.backend import Backend
-    from gt.worker.reference_values import Array
+    from gt.worker.reference.values import Array
 
 CALL_SECONDS = 3.0  # limit for a dispatcher's answer
 CALL_AGAIN_SECONDS = 0.25
@@ -32,9 +32,9 @@ PLACE_TAKEN = "is there already"  # in the dispatcher's refusal
 BACKENDS = ("auto", "pytorch", "torch", "native", "numpy")
 # Modules of each backend on the CPU.
 MODULES = {
-    "pytorch": ("gt.worker.kernels", "gt.worker.native.start"),
-    "native": ("gt.worker.native_backend",),
-    "numpy": ("gt.worker.reference",),
+    "pytorch": ("gt.worker.pytorch.kernels", "gt.worker.aten.start"),
+    "native": ("gt.worker.native.kernels",),
+    "numpy": ("gt.worker.reference.kernels",),
 }
 
 
@@ -70,7 +70,7 @@ class Start:
     compression: str = "auto"
     links: Links = dataclasses.field(default_factory=Links)
     instruction_log: str | None = None
-    native_rows: str = "off"
+    aten_rows: str = "off"
     is_verbose: bool = False
     gpu: int | None = None
     wait_seconds: float = 0.0
@@ -100,16 +100,16 @@ def choose(
             "numpy (GT_BACKEND=native)\n"
         )
     if resolved == "numpy":
-        from gt.worker import reference
+        from gt.worker.reference import kernels as reference
 
         return reference.backend()
     if resolved == "native":
-        from gt.worker import native_backend
+        from gt.worker.native import kernels as native_backend
 
         return native_backend.backend(threads)
     import torch
 
-    from gt.worker import kernels
+    from gt.worker.pytorch import kernels
 
     if not torch.cuda.is_available():
         return kernels.backend(torch.device("cpu"))
@@ -158,12 +158,12 @@ def run(start: Start) -> int:
         if start.process_groups != "off":
             backend = _with_groups(backend, start, ends)
         if backend.name == "pytorch":
-            from gt.worker.native import start as native
+            from gt.worker.aten import start as aten
 
             is_told = start.is_verbose and not start.index
             device = _device(cast("Backend[Tensor]", backend))
-            values = native.Values(device, backend.in_python)
-            ends.callback(native.begin(start.native_rows, values, is_told=is_told))
+            values = aten.Values(device, backend.in_python)
+            ends.callback(aten.begin(start.aten_rows, values, is_told=is_told))
         if start.control_fd is not None:
             run_on_descriptors(start.control_fd, backend)
         else:

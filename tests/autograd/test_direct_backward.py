@@ -10,7 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import gt
 from gt.aten.backward import lines, saved_results
-from gt.worker import torch_aten, torch_backward
+from gt.worker.pytorch import backward as torch_backward
+from gt.worker.pytorch import generic as torch_aten
 
 IMAGE, COLUMNS = (2, 4, 6, 6), (2, 4, 6)
 VOLUME = (2, 4, 5, 6, 5)

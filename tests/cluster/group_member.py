@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from gt import config
-from gt.worker import torch_collectives
-from gt.worker.torch_groups import Call, Gloo, GroupError, Groups, Nccl
+from gt.worker.pytorch import collectives
+from gt.worker.pytorch.groups import Call, Gloo, GroupError, Groups, Nccl
 
 
 def value(description):
@@ -49,7 +49,7 @@ class Member:
             dtype, shape = result
             result = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
         options = {"operand": operand, "result": result, **arguments}
-        prepared = getattr(torch_collectives, op)(**options)
+        prepared = getattr(collectives, op)(**options)
         handle = self.groups.prepare(tuple(members), place, prepared)
         self.calls[call] = handle, result
         return {"payload": handle.payload.hex()}

@@ -198,13 +198,13 @@ if "--fork-fd" in sys.orig_argv:
     def fails(*of): raise ValueError("not\\ntoday")
 """
 NO_CHAIN = """
-    import gt.worker.native_chain as chain
+    import gt.worker.native.chain as chain
     chain.run = fails
 """
 NO_BINDER = """
-    import gt.worker.native.start as start
-    offer = start.offer_native
-    start.offer_native = lambda addresses, bind: offer(addresses, fails)
+    import gt.worker.aten.start as start
+    offer = start.offer_aten
+    start.offer_aten = lambda addresses, bind: offer(addresses, fails)
 """
 
 

@@ -137,7 +137,7 @@ def test_a_failed_operand_is_everybodys_and_nobody_waits(cluster: Cluster) -> No
 # A worker that has room for no group at all, instead of 64.
 FULL = """
 import runpy, sys
-from gt.worker import torch_groups
+from gt.worker.pytorch import groups as torch_groups
 torch_groups.GROUPS_MAX = 0
 runpy.run_module("gt.worker", run_name="__main__", alter_sys=True)
 """

@@ -11,8 +11,9 @@ pytest.importorskip("torch")
 PROGRAM = """
 import json, sys
 import torch
-from gt.worker import light_dynamo, torch_aten
-from gt.worker.torch_dtypes import DTYPES
+from gt.worker.pytorch import light_dynamo
+from gt.worker.pytorch import generic as torch_aten
+from gt.worker.pytorch.dtypes import DTYPES
 
 answers = []
 for overload, text, shapes in json.loads(sys.argv[1]):

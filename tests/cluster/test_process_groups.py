@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from group_cluster import Cluster, described, tensor  # noqa: E402
 
-from gt.worker.reference_values import DTYPES  # noqa: E402
+from gt.worker.reference.values import DTYPES  # noqa: E402
 
 MEMBERS = 3
 REDUCE_OPS = {"sum": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}

@@ -32,7 +32,8 @@ from worker_words import (  # noqa: E402
     read,
 )
 
-from gt.worker import kernels, reference  # noqa: E402
+from gt.worker.pytorch import kernels  # noqa: E402
+from gt.worker.reference import kernels as reference  # noqa: E402
 
 _READ_MS = 30_000
 BACKENDS = [kernels.backend(torch.device("cpu")), reference.backend()]

@@ -16,7 +16,8 @@ from test_worker import Worker, _whole, full, op, read
 AWAY = """
 import dataclasses, sys
 import numpy as np
-from gt.worker import __main__, reference
+from gt.worker import __main__
+from gt.worker.reference import kernels as reference
 
 host = reference.backend()
 

@@ -9,8 +9,9 @@ import importlib
 import torch
 from torch.nn import functional
 
-from gt.worker import cuda_attention, cuda_collectives, dropout_attention
-from gt.worker.cuda_kernels import AdamwStep
+from gt.worker.cuda import attention, collectives
+from gt.worker.cuda.kernels import AdamwStep
+from gt.worker.pytorch import dropout_attention
 from gt.worker.random_place import Place
 
 KINDS = [
@@ -247,7 +248,7 @@ def check_attention(kernels, case, dtype):
     generator = torch.Generator().manual_seed(40)
     seeds = torch.randint(-(2**63), 2**63 - 1, (b, h, t), generator=generator)
     scale = k**-0.5
-    how = cuda_attention.How(scale, is_causal, seeds.to(kernels.device) if p else None, p)
+    how = attention.How(scale, is_causal, seeds.to(kernels.device) if p else None, p)
     assert kernels.attention.takes(query, key, value)
     results = kernels.attention.forward(query, key, value, how)
     made = kernels.attention.backward(grad, (query, key, value), results, how)
@@ -282,7 +283,7 @@ def _attention(query, key, value, how, seeds):
 
 
 # Sizes of the tests' groups: small enough for several chunks and for both kinds of all-reduce.
-GROUP_SIZES = cuda_collectives.Sizes(4096, 256, 2, 256, 5.0)
+GROUP_SIZES = collectives.Sizes(4096, 256, 2, 256, 5.0)
 
 
 class SharedGroup:
@@ -295,7 +296,7 @@ class SharedGroup:
     def __init__(self, kernels, ranks, own, gather, sizes):
         self._cuda = kernels.on.cuda
         self._index = kernels.on.device.index or 0
-        _, total = cuda_collectives.layout(ranks, sizes)
+        _, total = collectives.layout(ranks, sizes)
         self._allocated = [self._cuda.allocate(self._index, total) for _ in own]
         handles = gather(b"".join(self._cuda.share(self._index, one) for one in self._allocated))
         self._opened = {
@@ -306,7 +307,7 @@ class SharedGroup:
         own_regions = dict(zip(own, self._allocated, strict=True))
         regions = [(own_regions | self._opened)[rank] for rank in range(ranks)]
         errors = [torch.zeros(2, dtype=torch.int32, device=kernels.on.device) for _ in own]
-        self.group = cuda_collectives.CudaGroup(kernels.on, own, regions, errors, sizes)
+        self.group = collectives.CudaGroup(kernels.on, own, regions, errors, sizes)
 
     def close(self):
         """Gives the memory back, when all ranks are done with it."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gt.worker import kernels
-from gt.worker.cuda_operators import CudaOperators
+from gt.worker.cuda.operators import CudaOperators
 from gt.worker.own_calls import kernels_run
+from gt.worker.pytorch import kernels
 
 HALVES = (torch.bfloat16, torch.float16)
 ROW_DTYPES = (torch.float32, *HALVES)

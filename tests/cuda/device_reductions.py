@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from test_worker import Worker, _numbers, _shards, _uploaded, _whole, op, read
 
-from gt.worker import kernels
+from gt.worker.pytorch import kernels
 
 REDUCE_OPS = ("sum", "max", "min", "prod")
 

@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from gt.worker.cuda_kernels import CudaKernels
+from gt.worker.cuda.kernels import CudaKernels
 
 native = importlib.import_module("gt._kernels")
 SOURCES = ("random", "rows", "adamw", "gemm", "skinny", "attention", "attention_backward")

@@ -10,8 +10,9 @@ import torch
 from played_cuda import CPU, Played, driver_of
 
 from gt import config
-from gt.worker import __main__, kernels
-from gt.worker.cuda_operators import CudaOperators
+from gt.worker import __main__
+from gt.worker.cuda.operators import CudaOperators
+from gt.worker.pytorch import kernels
 
 _host = kernels.backend
 

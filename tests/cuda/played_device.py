@@ -33,11 +33,12 @@ from played_cuda import CPU, IMAGES, driver_of, native
 from torch import Tensor
 
 from gt import config
-from gt.worker import __main__, kernels
-from gt.worker.cuda_collectives import CudaCollectives, Sizes
-from gt.worker.cuda_device import CudaDevice
+from gt.worker import __main__
+from gt.worker.cuda.collectives import CudaCollectives, Sizes
+from gt.worker.cuda.device import CudaDevice
 from gt.worker.device_kernels import DeviceKernels
-from gt.worker.torch_devices import Devices
+from gt.worker.pytorch import kernels
+from gt.worker.pytorch.devices import Devices
 
 SEGMENT_BYTES = 1 << 20
 EVENTS = 4  # of each queue

@@ -20,9 +20,11 @@ import torch
 from emulator_build import CMAKE, build
 from played_cuda import CPU, IMAGES, Played, driver_of, native
 
-from gt.worker import cuda_attention, cuda_kernels, torch_creation
-from gt.worker.cuda_kernels import AdamwStep
-from gt.worker.cuda_operators import CudaOperators
+from gt.worker.cuda import attention as cuda_attention
+from gt.worker.cuda import kernels as cuda_kernels
+from gt.worker.cuda.kernels import AdamwStep
+from gt.worker.cuda.operators import CudaOperators
+from gt.worker.pytorch import creation
 from gt.worker.random_place import Place
 
 CUDA = Path(__file__).parent.parent.parent / "csrc" / "cuda"
@@ -314,8 +316,8 @@ def test_rows_of_a_worker_draw_on_the_device(kernels):
     places = (5, -3, *box[1:])
     x = torch.randn(box[0])
     ours, theirs = (
-        torch_creation.Random(CPU, CudaOperators(kernels, "auto")),
-        torch_creation.Random(CPU),
+        creation.Random(CPU, CudaOperators(kernels, "auto")),
+        creation.Random(CPU),
     )
     rows = [
         ("uniform", (box[0], torch.bfloat16, 0.0, 1.0)),

@@ -17,19 +17,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from aten_helper import aten_helper  # noqa: E402, F401  a fixture
 from cluster import Cluster  # noqa: E402
 from cuda_training import train  # noqa: E402
 from emulator_build import CMAKE, build  # noqa: E402
-from native_helper import native_helper  # noqa: E402, F401  a fixture
 from played_cuda import CPU, Played, driver_of  # noqa: E402
 
 import gt  # noqa: E402
-from gt.worker import cuda_operators, cuda_table, kernels, torch_attention  # noqa: E402
-from gt.worker.cuda_operators import CudaOperators  # noqa: E402
-from gt.worker.cuda_table import GENERIC, ROWS, SHARED, TABLE  # noqa: E402
-from gt.worker.native.binding import Binder  # noqa: E402
-from gt.worker.native.trial import Trial  # noqa: E402
+from gt.worker.aten.binding import Binder  # noqa: E402
+from gt.worker.aten.trial import Trial  # noqa: E402
+from gt.worker.cuda import operators  # noqa: E402
+from gt.worker.cuda import table as cuda_table  # noqa: E402
+from gt.worker.cuda.operators import CudaOperators  # noqa: E402
+from gt.worker.cuda.table import GENERIC, ROWS, SHARED, TABLE  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
+from gt.worker.pytorch import attention as torch_attention  # noqa: E402
+from gt.worker.pytorch import kernels  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(CMAKE is None, reason="cmake is not installed"),
@@ -211,11 +214,11 @@ def test_on_runs_every_row_of_the_table(played: Played) -> None:
 
 def test_off_opens_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GT_KERNELS", "off")
-    assert cuda_operators.open_for(torch.device("cuda", 0)) is None
+    assert operators.open_for(torch.device("cuda", 0)) is None
 
 
 def test_a_helper_in_cpp_leaves_their_rows_to_python(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     played: Played,
 ) -> None:
     """It calls ATen's kernels, past those of GT's own."""
@@ -230,7 +233,7 @@ def test_a_helper_in_cpp_leaves_their_rows_to_python(
         ("rms_norm_backward", [1, 1, 1, 1], [], 0, [(4,)]),
         ("adamw", [1, 1, 1, 1, 0], [], 0b1101, numbers),
     )
-    plain, left = (Binder(native_helper.helper, CPU, names) for names in (frozenset(), own))
+    plain, left = (Binder(aten_helper.helper, CPU, names) for names in (frozenset(), own))
     for row in rows:
         assert plain.bind(*row) is not None, row
         assert left.bind(*row) is None, row

@@ -23,7 +23,7 @@ from gt.worker import device_kernels
 from gt.worker.collective_backend import DirectReads
 from gt.worker.device_errors import LostError
 from gt.worker.device_kernels import DeviceKernels
-from gt.worker.torch_devices import DeviceRendezvous, Devices
+from gt.worker.pytorch.devices import DeviceRendezvous, Devices
 
 MEMBERS = 4
 REGION_BYTES = 64

@@ -30,7 +30,9 @@ from test_worker import (
     read,
 )
 
-from gt.worker import startup, torch_cuda, torch_devices
+from gt.worker import startup
+from gt.worker.pytorch import cuda_memory
+from gt.worker.pytorch import devices as torch_devices
 
 DEVICE = str(pathlib.Path(__file__).parent / "played_device.py")
 Group = list[Worker]
@@ -271,10 +273,10 @@ def test_workers_take_gpus_in_turn() -> None:
 
 
 def test_gpus_that_reach_each_other_say_the_same() -> None:
-    first = torch_cuda.domain_text("host", ["GPU-b", "GPU-a"])
-    assert first == torch_cuda.domain_text("host", ["GPU-a", "GPU-b"])
-    assert first != torch_cuda.domain_text("other", ["GPU-a", "GPU-b"])
-    assert first != torch_cuda.domain_text("host", ["GPU-a"])
+    first = cuda_memory.domain_text("host", ["GPU-b", "GPU-a"])
+    assert first == cuda_memory.domain_text("host", ["GPU-a", "GPU-b"])
+    assert first != cuda_memory.domain_text("other", ["GPU-a", "GPU-b"])
+    assert first != cuda_memory.domain_text("host", ["GPU-a"])
 
 
 MODEL = """

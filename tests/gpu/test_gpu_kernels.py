@@ -4,8 +4,9 @@ import cuda_cases
 import pytest
 import torch
 
-from gt.worker import cuda_kernels, torch_creation
-from gt.worker.cuda_operators import CudaOperators
+from gt.worker.cuda import kernels as cuda_kernels
+from gt.worker.cuda.operators import CudaOperators
+from gt.worker.pytorch import creation
 
 pytestmark = pytest.mark.gpu
 
@@ -96,8 +97,8 @@ def test_messages_of_ranks_on_one_device(kernels):
 
 def test_a_worker_draws_on_the_device_without_a_copy(kernels):
     """Whatever the stream: torch's current one is asked for at each launch."""
-    random = torch_creation.Random(kernels.device, CudaOperators(kernels, "auto"))
-    expected = torch_creation.Random(torch.device("cpu")).normal((999,), torch.float32, 0, 1, 3, 4)
+    random = creation.Random(kernels.device, CudaOperators(kernels, "auto"))
+    expected = creation.Random(torch.device("cpu")).normal((999,), torch.float32, 0, 1, 3, 4)
     with torch.cuda.stream(torch.cuda.Stream(kernels.device)):
         made = random.normal((999,), torch.float32, 0.0, 1.0, 3, 4)
         assert torch.equal(made.cpu(), expected)

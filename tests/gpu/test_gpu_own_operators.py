@@ -10,7 +10,7 @@ import torch
 from cuda_training import train
 
 import gt
-from gt.worker import cuda_operators
+from gt.worker.cuda import operators
 
 pytestmark = pytest.mark.gpu
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 def tables() -> Iterator[cases.Tables]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GT_KERNELS", "on")
-        own = cuda_operators.open_for(torch.device("cuda", 0))
+        own = operators.open_for(torch.device("cuda", 0))
         assert own is not None, "the worker says why on stderr"
         yield cases.Tables(own)
 

@@ -38,7 +38,7 @@ def load_kernels() -> ModuleType:
 
 def load_reference() -> ModuleType:
     """The numpy reference that random numbers must equal."""
-    name = "gt.worker.random_reference"
+    name = "gt.worker.reference.random_numbers"
     if "KERNELS_UNDER_TEST" not in os.environ:
         return importlib.import_module(name)
-    return _load(name, _SOURCE / "gt" / "worker" / "random_reference.py")
+    return _load(name, _SOURCE / "gt" / "worker" / "reference/random_numbers.py")

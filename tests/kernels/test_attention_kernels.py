@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from kernel_arrays import run  # noqa: E402
 from kernel_module import load_kernels, on_every_path  # noqa: E402
 
-from gt.worker import random_reference  # noqa: E402
+from gt.worker.reference import random_numbers  # noqa: E402
 
 kernels = load_kernels()
 
@@ -114,7 +114,7 @@ def _kept(seeds, keys, p):
     """Expected output of attention_kept: a mask of dropout for each query, defined by numpy."""
     place = (0, p, (keys,), (0,))  # draw, probability, shape, start
     rows = [
-        random_reference.dropout_mask((keys,), "bool", seed, *place)
+        random_numbers.dropout_mask((keys,), "bool", seed, *place)
         for seed in seeds.flatten().tolist()
     ]
     kept = np.stack(rows)

@@ -11,13 +11,14 @@ from kernel_module import on_every_path
 
 torch = pytest.importorskip("torch")
 
-from native_helper import native_helper  # noqa: E402, F401  a fixture
-from test_native_rows import bits  # noqa: E402
+from aten_helper import aten_helper  # noqa: E402, F401  a fixture
+from test_aten_rows import bits  # noqa: E402
 
 from gt import _kernels  # noqa: E402
-from gt.worker import kernels, native_reductions  # noqa: E402
-from gt.worker.native.trial import Trial  # noqa: E402
+from gt.worker.aten.trial import Trial  # noqa: E402
+from gt.worker.native import reductions  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
+from gt.worker.pytorch import kernels  # noqa: E402
 
 EPSILON = float(np.finfo(np.float32).eps)
 EPS = 1e-5
@@ -153,24 +154,24 @@ OPERANDS = {
 
 @pytest.mark.parametrize("name", OPERANDS)
 @pytest.mark.parametrize("has_weight", [True, False])
-def test_engines_have_one_result(native_helper: Trial, name: str, has_weight: bool) -> None:  # noqa: F811
-    """The bits of Python's in the native engine and without PyTorch; a strided weight too."""
+def test_engines_have_one_result(aten_helper: Trial, name: str, has_weight: bool) -> None:  # noqa: F811
+    """The bits of Python's in the ATen engine and without PyTorch; a strided weight too."""
     x, grad = OPERANDS[name]
     channels = x.shape[1]
     weight, bias = (drawn(channels, 2, seed=n)[:, 1] if has_weight else None for n in (2, 3))
     before = kernels_run()
     with torch.inference_mode():
         made = kernels.TORCH["batch_norm"](x, weight, bias, EPS)
-        ours = native_helper.run("batch_norm", [x, weight, bias], [EPS])
+        ours = aten_helper.run("batch_norm", [x, weight, bias], [EPS])
         assert ours is not None
         saved = [grad, x, made[1], made[2], weight]
         slopes = kernels.TORCH["batch_norm_backward"](*saved)
-        ours_of_slopes = native_helper.run("batch_norm_backward", saved, [])
+        ours_of_slopes = aten_helper.run("batch_norm_backward", saved, [])
         assert ours_of_slopes is not None
     assert kernels_run() == before + 4
     assert bits(ours) == bits(made)
     assert bits(ours_of_slopes) == bits(slopes)
-    rows = native_reductions.kernels()
+    rows = reductions.kernels()
     arrays = [None if one is None else one.numpy() for one in (x, weight, bias)]
     alone = rows["batch_norm"](*arrays, EPS)
     assert all(np.array_equal(one, other.numpy()) for one, other in zip(alone, made, strict=True))
@@ -187,13 +188,13 @@ def test_engines_have_one_result(native_helper: Trial, name: str, has_weight: bo
     [drawn(6, 5).double(), drawn(3, 2, 7), drawn(0, 5), drawn(3, 4, 0)],
     ids=["float64", "seven beside each other", "no rows", "no inner"],
 )
-def test_others_are_pytorchs(native_helper: Trial, x: torch.Tensor) -> None:  # noqa: F811
+def test_others_are_pytorchs(aten_helper: Trial, x: torch.Tensor) -> None:  # noqa: F811
     before = kernels_run()
     with torch.inference_mode():
-        assert native_helper.run("batch_norm", [x, None, None], [EPS]) is None
+        assert aten_helper.run("batch_norm", [x, None, None], [EPS]) is None
         out, mean, rstd, var = kernels.TORCH["batch_norm"](x, None, None, EPS)
         slopes = kernels.TORCH["batch_norm_backward"](x, x, mean, rstd, None)
-        ours = native_helper.run("batch_norm_backward", [x, x, mean, rstd, None], [])
+        ours = aten_helper.run("batch_norm_backward", [x, x, mean, rstd, None], [])
     assert kernels_run() == before
     if not x.numel():
         assert out.shape == slopes[0].shape == x.shape
@@ -217,14 +218,14 @@ def test_without_kernels_it_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None
     assert slopes[0].shape == x.shape
 
 
-def test_one_least_width_of_channels_holds_everywhere(native_helper: Trial) -> None:  # noqa: F811
+def test_one_least_width_of_channels_holds_everywhere(aten_helper: Trial) -> None:  # noqa: F811
     """The loops take a channel's numbers from eight on: in Python, in the helper, without torch."""
     for inner in (7, 8):
         x, before = drawn(3, 2, inner), kernels_run()
         with torch.inference_mode():
             kernels.TORCH["batch_norm"](x, None, None, EPS)
-            ours = native_helper.run("batch_norm", [x, None, None], [EPS])
-        native_reductions.kernels()["batch_norm"](x.numpy(), None, None, EPS)
+            ours = aten_helper.run("batch_norm", [x, None, None], [EPS])
+        reductions.kernels()["batch_norm"](x.numpy(), None, None, EPS)
         is_taken = inner == 8
         assert kernels_run() == before + (3 if is_taken else 0)
         assert (ours is not None) == is_taken

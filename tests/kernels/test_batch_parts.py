@@ -8,12 +8,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from native_helper import native_helper  # noqa: E402, F401  a fixture
-from test_native_generic import attributes  # noqa: E402
-from test_native_rows import bits  # noqa: E402
+from aten_helper import aten_helper  # noqa: E402, F401  a fixture
+from test_aten_generic import attributes  # noqa: E402
+from test_aten_rows import bits  # noqa: E402
 
-from gt.worker import torch_aten, torch_convolution, torch_own, torch_threads  # noqa: E402
-from gt.worker.native.trial import Trial  # noqa: E402
+from gt.worker.aten.trial import Trial  # noqa: E402
+from gt.worker.pytorch import convolution  # noqa: E402
+from gt.worker.pytorch import generic as torch_aten  # noqa: E402
+from gt.worker.pytorch import own as torch_own  # noqa: E402
+from gt.worker.pytorch import threads as torch_threads  # noqa: E402
 
 DRAWN = torch.Generator().manual_seed(5)
 TEXT = "_0, _1, _2, {}"
@@ -76,14 +79,14 @@ def call(name: str, given: list[torch.Tensor | None], *, whole: bool = False) ->
 def test_parts_together_are_the_whole(name: str, dtype: torch.dtype) -> None:
     given = operands(name, dtype)
     with torch.inference_mode():
-        assert torch_convolution._parts(*given)  # type: ignore[arg-type]
+        assert convolution._parts(*given)  # type: ignore[arg-type]
         ours, expected = call(name, given), call(name, given, whole=True)
     assert ours.dtype == dtype
     torch.testing.assert_close(ours, expected)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_helper_has_the_bits_of_python(native_helper: Trial, name: str) -> None:  # noqa: F811
+def test_the_helper_has_the_bits_of_python(aten_helper: Trial, name: str) -> None:  # noqa: F811
     overload, options, *_ = CASES[name]
     given = operands(name)
     text = TEXT.format(options)
@@ -93,13 +96,13 @@ def test_the_helper_has_the_bits_of_python(native_helper: Trial, name: str) -> N
     with torch.inference_mode():
         expected = call(name, given)
         stated = attributes(overload, text, [], [expected])
-        ours = native_helper.run("aten", [listed], stated)
+        ours = aten_helper.run("aten", [listed], stated)
         assert ours is not None
         assert bits(ours[0]) == bits(expected)
         grad = drawn(*expected.shape)
         wanted = [*range(len(listed)), torch_aten.END]
         stated = attributes(overload, text, wanted, listed)
-        ours = native_helper.run("aten_vjp", [[*listed, grad]], stated)
+        ours = aten_helper.run("aten_vjp", [[*listed, grad]], stated)
         from_python = torch_aten.kernels(torch.device("cpu"))["aten_vjp"]([*listed, grad], *stated)
     if overload == "convolution":  # of which the helper has no gradients
         assert ours is None
@@ -122,7 +125,7 @@ def test_gradients_that_are_not_wanted(mask: list[bool]) -> None:
     grad = drawn(7, 6, 5, 4)
     options = ([6], [2, 1], [1, 0], [1, 2], False, [0, 0], 1, mask)
     with torch.inference_mode():
-        ours = torch_convolution.backward(grad, input, weight, *options)
+        ours = convolution.backward(grad, input, weight, *options)
         theirs = torch.ops.aten.convolution_backward(grad, input, weight, *options)
     assert [x is not None for x in ours] == mask
     for one, other in zip(ours, theirs, strict=True):
@@ -132,10 +135,10 @@ def test_gradients_that_are_not_wanted(mask: list[bool]) -> None:
 
 def test_what_has_no_batch_or_a_small_one_stays_whole() -> None:
     weight = drawn(4, 3, 3, 3)
-    assert not torch_convolution._parts(drawn(3, 8, 8), weight)
-    assert not torch_convolution._parts(drawn(torch_threads.most() - 1, 3, 8, 8), weight)
-    assert not torch_convolution._parts(drawn(8, 3, 8, 8).requires_grad_(), weight)
-    assert torch_convolution._parts(drawn(torch_threads.most(), 3, 8, 8), weight)
+    assert not convolution._parts(drawn(3, 8, 8), weight)
+    assert not convolution._parts(drawn(torch_threads.most() - 1, 3, 8, 8), weight)
+    assert not convolution._parts(drawn(8, 3, 8, 8).requires_grad_(), weight)
+    assert convolution._parts(drawn(torch_threads.most(), 3, 8, 8), weight)
 
 
 def test_channels_last_stay_last() -> None:

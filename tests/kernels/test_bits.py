@@ -37,7 +37,8 @@ from worker_processes import worker_processes  # noqa: E402
 from worker_words import F32, answers, op, read  # noqa: E402
 
 import gt  # noqa: E402
-from gt.worker import kernels, reference  # noqa: E402
+from gt.worker.pytorch import kernels  # noqa: E402
+from gt.worker.reference import kernels as reference  # noqa: E402
 
 SEED = int(os.environ.get("GT_TEST_SEED", "0"))
 # Instructions that a worker sees ahead: all published ones, none, or a drawn number.

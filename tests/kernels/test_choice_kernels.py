@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gt import _kernels
-from gt.worker.native_backend import NATIVE
+from gt.worker.native.kernels import NATIVE
 
 DTYPES = [
     np.bool_, np.float16, np.uint16, np.int32, np.float32, np.int64, np.float64

@@ -14,16 +14,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from native_helper import native_helper  # noqa: E402, F401  a fixture
+from aten_helper import aten_helper  # noqa: E402, F401  a fixture
 from spread_session import workers  # noqa: E402
-from test_native_own import PRODUCTS, drawn  # noqa: E402
-from test_native_rows import bits  # noqa: E402
+from test_aten_own import PRODUCTS, drawn  # noqa: E402
+from test_aten_rows import bits  # noqa: E402
 
 import gt  # noqa: E402
-from gt.worker import torch_products  # noqa: E402
-from gt.worker.native.trial import Trial, _Argument  # noqa: E402
-from gt.worker.native_values import POWERS  # noqa: E402
-from gt.worker.torch_elementwise import in_place, kernels, number_first  # noqa: E402
+from gt.worker.aten.trial import Trial, _Argument  # noqa: E402
+from gt.worker.native.values import POWERS  # noqa: E402
+from gt.worker.pytorch import products  # noqa: E402
+from gt.worker.pytorch.elementwise import in_place, kernels, number_first  # noqa: E402
 
 KERNELS, NUMBER_FIRST = kernels(), number_first()
 # The result of the step before.
@@ -80,7 +80,7 @@ def one_by_one(steps: Sequence[Step]) -> torch.Tensor:
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("has_bias", [None, False, True])
 def test_products_with_relu_and_its_gradient(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     name: str,
     has_bias: bool | None,
 ) -> None:
@@ -90,7 +90,7 @@ def test_products_with_relu_and_its_gradient(
         bias = drawn(right.shape[1]) if has_bias else None
         product = ("linear", (left, right.t(), bias))
     with torch.inference_mode():
-        alone = getattr(torch_products, product[0])(*product[1])
+        alone = getattr(products, product[0])(*product[1])
         gate = drawn(*alone.shape)
         gate.view(-1)[:4] = torch.tensor([torch.nan, -0.0, 0.0, torch.inf])
         for step, expected in (
@@ -100,7 +100,7 @@ def test_products_with_relu_and_its_gradient(
                 torch.ops.aten.threshold_backward(alone, gate, 0),
             ),
         ):
-            made = together(native_helper, [product, step, ("neg", (SO_FAR,))])
+            made = together(aten_helper, [product, step, ("neg", (SO_FAR,))])
             assert made is not None
             assert made[0] == 1
             assert bits([made[1]]) == bits([expected])
@@ -120,12 +120,12 @@ def test_products_with_relu_and_its_gradient(
     ],
 )
 def test_other_products_are_left_alone(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     operands: tuple[torch.Tensor, ...],
     step: Step,
 ) -> None:
     with torch.inference_mode():
-        assert together(native_helper, [("matmul", operands), step]) is None
+        assert together(aten_helper, [("matmul", operands), step]) is None
 
 
 EDGES = [0.0, -0.0, 1.5, -2.5, math.inf, -math.inf, 1e-40, -1e-40, 3e38, 1 / 3, -7.0]
@@ -153,7 +153,7 @@ SIZES = [(5000,), (3, 7, 401), (40, 16, 24), (2, 40000), (300, 1), (1, 1, 5), (4
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_every_row_of_a_chain(native_helper: Trial, size: tuple[int, ...]) -> None:  # noqa: F811
+def test_every_row_of_a_chain(aten_helper: Trial, size: tuple[int, ...]) -> None:  # noqa: F811
     x, y = edged(*size), edged(*size)
     others = [y, edged(size[-1]), *NUMBERS, torch.tensor(0.7), edged(1)]
     if len(size) > 1:
@@ -161,17 +161,17 @@ def test_every_row_of_a_chain(native_helper: Trial, size: tuple[int, ...]) -> No
     with torch.inference_mode():
         for row in UNARY:
             steps: list[Step] = [("mul", (x, y)), (row, (SO_FAR,)), ("add", (SO_FAR, x))]
-            check(native_helper, steps)
+            check(aten_helper, steps)
         for row, other in itertools.product(BINARY, others):
             is_number = not isinstance(other, torch.Tensor)
             if row == "relu_backward" and is_number:
                 continue
-            check(native_helper, [("neg", (x,)), (row, (SO_FAR, other))])
-            check(native_helper, [("neg", (x,)), (row, (other, SO_FAR))])
-            check(native_helper, [(row, (x, other)), ("mul", (SO_FAR, SO_FAR))])
+            check(aten_helper, [("neg", (x,)), (row, (SO_FAR, other))])
+            check(aten_helper, [("neg", (x,)), (row, (other, SO_FAR))])
+            check(aten_helper, [(row, (x, other)), ("mul", (SO_FAR, SO_FAR))])
         # The helper's table is Python's but for roots, which are not PyTorch's bits.
         for power in (2.0, *(one for one in POWERS if POWERS[one] != "sqrt")):
-            check(native_helper, [("add", (x, y)), ("pow", (SO_FAR, power))])
+            check(aten_helper, [("add", (x, y)), ("pow", (SO_FAR, power))])
         condition = drawn(*size) > 0
         columns = condition[..., :1].contiguous()
         for some in (condition, columns, condition.reshape(-1)[: size[-1]]):
@@ -183,9 +183,9 @@ def test_every_row_of_a_chain(native_helper: Trial, size: tuple[int, ...]) -> No
                 ("mul", (SO_FAR, some)),
             ]
             for step in choices:
-                check(native_helper, [("neg", (x,)), step, ("add", (SO_FAR, 1))])
-            check(native_helper, [("where", (condition, x, 2)), ("relu", (SO_FAR,))])
-            check(native_helper, [("masked_fill", (x, some, 2)), ("relu", (SO_FAR,))])
+                check(aten_helper, [("neg", (x,)), step, ("add", (SO_FAR, 1))])
+            check(aten_helper, [("where", (condition, x, 2)), ("relu", (SO_FAR,))])
+            check(aten_helper, [("masked_fill", (x, some, 2)), ("relu", (SO_FAR,))])
 
 
 def check(trial: Trial, steps: Sequence[Step]) -> None:
@@ -195,7 +195,7 @@ def check(trial: Trial, steps: Sequence[Step]) -> None:
     same(made[1], one_by_one(steps))
 
 
-def test_long_chains_of_random_steps(native_helper: Trial) -> None:  # noqa: F811
+def test_long_chains_of_random_steps(aten_helper: Trial) -> None:  # noqa: F811
     draw = torch.Generator().manual_seed(11)
 
     def chosen(many: Sequence[object]) -> object:
@@ -215,19 +215,19 @@ def test_long_chains_of_random_steps(native_helper: Trial) -> None:  # noqa: F81
                     continue
                 sides = [SO_FAR, chosen([*tensors, 0.3]) if row != "relu_backward" else tensors[0]]
                 steps.append((str(row), tuple(sides[:: chosen([1, -1])])))  # type: ignore[misc]
-            made = together(native_helper, steps)
+            made = together(aten_helper, steps)
             assert made is not None
             assert made[0] == min(len(steps), 16) - 1
             same(made[1], one_by_one(steps[: made[0] + 1]))
 
 
-def test_a_chain_over_its_operand(native_helper: Trial) -> None:  # noqa: F811
+def test_a_chain_over_its_operand(aten_helper: Trial) -> None:  # noqa: F811
     x, y = drawn(70, 80), drawn(80)
     steps: list[Step] = [("mul", (x, 2.0)), ("sub", (y, SO_FAR)), ("relu", (SO_FAR,))]
     assert in_place()["mul"][0][0] == 1
     with torch.inference_mode():
         expected, memory = one_by_one(steps), x.data_ptr()
-        made = together(native_helper, steps, over=1)
+        made = together(aten_helper, steps, over=1)
         assert made is not None
         assert made[1].data_ptr() == memory
         same(made[1], expected)
@@ -235,7 +235,7 @@ def test_a_chain_over_its_operand(native_helper: Trial) -> None:  # noqa: F811
         first, other = drawn(80), drawn(70, 80)
         steps = [("add", (first, other)), ("mul", (SO_FAR, first))]
         expected = one_by_one(steps)
-        made = together(native_helper, steps, over=2)
+        made = together(aten_helper, steps, over=2)
         assert made is not None
         assert made[1].data_ptr() == other.data_ptr()
         same(made[1], expected)
@@ -284,12 +284,12 @@ X = drawn(90, 50)
     ids=str,
 )
 def test_where_a_chain_ends(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     steps: list[Step],
     ran: int | None,
 ) -> None:
     with torch.inference_mode():
-        made = together(native_helper, steps)
+        made = together(aten_helper, steps)
         assert (made and made[0]) == ran
         if made is not None:
             same(made[1], one_by_one(steps[: made[0] + 1]))
@@ -320,7 +320,7 @@ def train() -> list[gt.Tensor]:
     return [loss, *parameters]
 
 
-@pytest.mark.usefixtures("native_helper")
+@pytest.mark.usefixtures("aten_helper")
 def test_a_training_has_the_bits_of_both_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     trained, joined = {}, {}
     monkeypatch.setenv("GT_BACKEND", "pytorch")

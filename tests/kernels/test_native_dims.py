@@ -8,9 +8,9 @@ import torch
 from kernel_arrays import numbers as _numbers
 from kernel_arrays import specials as _specials
 
-from gt.worker.native_backend import NATIVE
+from gt.worker.native.kernels import NATIVE
 from gt.worker.own_calls import kernels_run
-from gt.worker.reference import NUMPY
+from gt.worker.reference.kernels import NUMPY
 
 
 def _run(row, x, *attributes, quick):

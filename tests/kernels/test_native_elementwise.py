@@ -7,7 +7,7 @@ import pytest
 from kernel_module import on_every_path
 
 from gt import _kernels
-from gt.worker.native_backend import NATIVE
+from gt.worker.native.kernels import NATIVE
 from gt.worker.own_calls import kernels_run
 
 torch = pytest.importorskip("torch")

@@ -5,12 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gt.worker import native_indexing, reference
-from gt.worker.reference_values import Array
+from gt.worker.native import indexing
+from gt.worker.reference import kernels as reference
+from gt.worker.reference.values import Array
 
 torch = pytest.importorskip("torch")
 
-QUICK = native_indexing.kernels()
+QUICK = indexing.kernels()
 ADDING = ("index_add", "index_put")
 PLACED = ("gather", "scatter", "scatter_add", "embedding", "index_select")
 SIZES = [((7, 3), 50), ((5,), 33), ((4, 2, 3), 9)]

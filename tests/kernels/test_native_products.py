@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gt.worker import native_reductions
+from gt.worker.native import reductions
 from gt.worker.own_calls import kernels_run
 
 RANDOM = np.random.default_rng(5)
@@ -39,7 +39,7 @@ def test_linear_is_right(name, bias):
         "a number": np.array(0.5, left.dtype),
     }[bias]
     before = kernels_run()
-    made = native_reductions.kernels()["linear"](left, weight, added)
+    made = reductions.kernels()["linear"](left, weight, added)
     assert kernels_run() - before == is_own
     expected = left.astype(np.float64) @ weight.astype(np.float64).T
     expected += 0 if added is None else added
@@ -49,4 +49,4 @@ def test_linear_is_right(name, bias):
 
 def test_shapes_that_do_not_fit_are_refused_as_ever():
     with pytest.raises(ValueError, match="matmul"):
-        native_reductions.kernels()["matmul"](drawn(100, 80), drawn(81, 70))
+        reductions.kernels()["matmul"](drawn(100, 80), drawn(81, 70))

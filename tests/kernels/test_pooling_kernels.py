@@ -12,7 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gt  # noqa: E402
-from gt.worker import own_kernels, torch_own, torch_pooling  # noqa: E402  torch may be absent
+from gt.worker.pytorch import own as torch_own  # noqa: E402  torch may be absent
+from gt.worker.pytorch import own_kernels, pooling  # noqa: E402
 
 kernels = pytest.importorskip("gt._kernels")
 
@@ -53,7 +54,7 @@ def test_values_and_places(
 
     counting = type("", (), {"max_pool": staticmethod(counted)})
     monkeypatch.setattr(own_kernels, "module", lambda: counting)
-    got = _refusal(torch_pooling.max_pool2d_with_indices, x, *window, is_ceil)
+    got = _refusal(pooling.max_pool2d_with_indices, x, *window, is_ceil)
     if isinstance(expected, str):
         assert got == expected
         assert not calls
@@ -77,8 +78,8 @@ def test_what_the_kernel_does_not_take() -> None:
     x = _numbers((2, 3, 8, 8))
     nchw = x.to(memory_format=torch.channels_last)
     for other in (x.double(), x.bfloat16(), x.to("meta"), nchw, x[:0], x.clone().requires_grad_()):
-        assert not torch_pooling._takes(other)
-        got = torch_pooling.max_pool2d_with_indices(other, 2)
+        assert not pooling._takes(other)
+        got = pooling.max_pool2d_with_indices(other, 2)
         expected = torch.ops.aten.max_pool2d_with_indices(other, 2)
         for one, two in zip(got, expected, strict=True):
             assert one.stride() == two.stride()

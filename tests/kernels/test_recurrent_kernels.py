@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 from kernel_module import on_every_path  # noqa: E402
 
 import gt  # noqa: E402
-from gt.worker import own_kernels, torch_recurrent  # noqa: E402  torch may be absent
 from gt.worker.own_calls import kernels_run  # noqa: E402
+from gt.worker.pytorch import own_kernels, recurrent  # noqa: E402
 
 kernels = pytest.importorskip("gt._kernels")
 
@@ -43,10 +43,10 @@ def _layer(kind: str, given: list[torch.Tensor], reverse: bool) -> tuple[torch.T
     """Result of the worker's function; `given` is gates, hidden, weight, cell and bias."""
     gates, hidden, weight, cell, bias = given
     if kind == "lstm":
-        return torch_recurrent.lstm_layer(gates, hidden, cell, weight, reverse)
+        return recurrent.lstm_layer(gates, hidden, cell, weight, reverse)
     if kind == "gru":
-        return torch_recurrent.gru_layer(gates, hidden, weight, bias, reverse)
-    return (torch_recurrent.rnn_layer(gates, hidden, weight, kind == "relu", reverse),)
+        return recurrent.gru_layer(gates, hidden, weight, bias, reverse)
+    return (recurrent.rnn_layer(gates, hidden, weight, kind == "relu", reverse),)
 
 
 def _layer_backward(
@@ -58,11 +58,11 @@ def _layer_backward(
 ) -> tuple[torch.Tensor, ...]:
     _, hidden, weight, cell, _ = given
     if kind == "lstm":
-        return torch_recurrent.lstm_layer_backward(*grads, hidden, cell, weight, *made, reverse)
+        return recurrent.lstm_layer_backward(*grads, hidden, cell, weight, *made, reverse)
     if kind == "gru":
-        return torch_recurrent.gru_layer_backward(grads[0], hidden, weight, *made, reverse)
+        return recurrent.gru_layer_backward(grads[0], hidden, weight, *made, reverse)
     is_relu = kind == "relu"
-    return torch_recurrent.rnn_layer_backward(grads[0], hidden, weight, *made, is_relu, reverse)
+    return recurrent.rnn_layer_backward(grads[0], hidden, weight, *made, is_relu, reverse)
 
 
 @functools.cache
@@ -121,7 +121,7 @@ def test_sigmoid_and_tanh() -> None:
     x = gates[0, 0, :size].double()
     weight = torch.zeros(3 * size, 1).expand(3 * size, size)
     with torch.inference_mode():
-        _, made = torch_recurrent.gru_layer(gates, torch.zeros(1, size), weight, None, False)
+        _, made = recurrent.gru_layer(gates, torch.zeros(1, size), weight, None, False)
     for got, expected in (
         (made[0, 0, :size], x.sigmoid()),
         (made[0, 0, 2 * size : -size], x.tanh()),

@@ -7,7 +7,7 @@ from kernel_arrays import numbers as _numbers
 from kernel_module import on_every_path
 
 from gt import _kernels
-from gt.worker.native_backend import NATIVE
+from gt.worker.native.kernels import NATIVE
 
 # outer, count, inner
 SHAPES = [

@@ -9,14 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from aten_helper import aten_helper  # noqa: E402, F401  a fixture
 from kernel_arrays import run  # noqa: E402
-from native_helper import native_helper  # noqa: E402, F401  a fixture
 
 from gt import _kernels  # noqa: E402
-from gt.worker import kernels  # noqa: E402
-from gt.worker.native.trial import Trial  # noqa: E402
-from gt.worker.native_backend import NATIVE  # noqa: E402
+from gt.worker.aten.trial import Trial  # noqa: E402
+from gt.worker.native.kernels import NATIVE  # noqa: E402
 from gt.worker.own_calls import kernels_run  # noqa: E402
+from gt.worker.pytorch import kernels  # noqa: E402
 
 DRAWN = torch.Generator().manual_seed(5)
 SPECIAL = [math.nan, -math.nan, math.inf, -math.inf, -0.0, 0.0, 1e-45, -1e-45, 3e38, -3e38]
@@ -68,25 +68,25 @@ def check(helper: Trial, x: torch.Tensor, *, descending: bool, stable: bool, cal
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("descending", [False, True])
 def test_rows(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     dtype: torch.dtype,
     size: tuple[int, int],
     descending: bool,
 ) -> None:
     x = different(*size, dtype=dtype)
-    check(native_helper, x, descending=descending, stable=True, calls=1)
-    check(native_helper, x, descending=descending, stable=False, calls=1)
-    check(native_helper, x[:, None], descending=descending, stable=True, calls=1)
+    check(aten_helper, x, descending=descending, stable=True, calls=1)
+    check(aten_helper, x, descending=descending, stable=False, calls=1)
+    check(aten_helper, x[:, None], descending=descending, stable=True, calls=1)
     many = few(*size, dtype=dtype)
-    check(native_helper, many, descending=descending, stable=True, calls=1)
-    check(native_helper, many, descending=descending, stable=False, calls=1)  # of the first row
+    check(aten_helper, many, descending=descending, stable=True, calls=1)
+    check(aten_helper, many, descending=descending, stable=False, calls=1)  # of the first row
     long = few(1, 70_001, dtype=dtype)[0]
-    check(native_helper, long, descending=descending, stable=True, calls=1)
+    check(aten_helper, long, descending=descending, stable=True, calls=1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_rows_with_equal_numbers_are_pytorchs(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     dtype: torch.dtype,
 ) -> None:
     """Unspecified order is that of PyTorch's algorithm."""
@@ -95,10 +95,10 @@ def test_rows_with_equal_numbers_are_pytorchs(
         x[row] = torch.randint(0, 9, (500,), generator=DRAWN).to(dtype)
     x[20, 17] = x[20, 400]
     for descending in (False, True):
-        check(native_helper, x, descending=descending, stable=False, calls=1)
-        check(native_helper, x[:, :300].contiguous(), descending=descending, stable=True, calls=1)
+        check(aten_helper, x, descending=descending, stable=False, calls=1)
+        check(aten_helper, x[:, :300].contiguous(), descending=descending, stable=True, calls=1)
     x[5:20] = 1
-    check(native_helper, x, descending=False, stable=False, calls=1)
+    check(aten_helper, x, descending=False, stable=False, calls=1)
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ def test_rows_with_equal_numbers_are_pytorchs(
     ],
     ids=str,
 )
-def test_others_are_pytorchs(native_helper: Trial, x: torch.Tensor) -> None:  # noqa: F811
-    check(native_helper, x, descending=False, stable=True, calls=0)
+def test_others_are_pytorchs(aten_helper: Trial, x: torch.Tensor) -> None:  # noqa: F811
+    check(aten_helper, x, descending=False, stable=True, calls=0)
 
 
-def test_long_rows_without_a_stated_order_are_pytorchs(native_helper: Trial) -> None:  # noqa: F811
+def test_long_rows_without_a_stated_order_are_pytorchs(aten_helper: Trial) -> None:  # noqa: F811
     x = different(2, 3000, dtype=torch.float32)
-    check(native_helper, x, descending=False, stable=False, calls=0)
+    check(aten_helper, x, descending=False, stable=False, calls=0)
     with torch.inference_mode():
         wanted = kernels.TORCH["sort"](x, 0, False, True)
-        found = native_helper.run("sort", [x], [0, False, True])
+        found = aten_helper.run("sort", [x], [0, False, True])
     assert found is not None
     same(found[1], wanted[1])
 
@@ -152,24 +152,24 @@ def check_top(
 @pytest.mark.parametrize("largest", [False, True])
 @pytest.mark.parametrize(("size", "most"), [((8, 768), 12), ((3, 1001), 15), ((2, 9000), 64)])
 def test_first_numbers(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     size: tuple[int, int],
     most: int,
     largest: bool,
 ) -> None:
     x = different(*size, dtype=torch.float32)
     for k in (1, 2, most):
-        check_top(native_helper, x, k, largest=largest)
-        check_top(native_helper, x.sort(-1).values, k, largest=largest)
-        check_top(native_helper, x.sort(-1, descending=True).values[:, None], k, largest=largest)
-    check_top(native_helper, x[0], 3, largest=largest, calls=int(size[1] >= 1024))
+        check_top(aten_helper, x, k, largest=largest)
+        check_top(aten_helper, x.sort(-1).values, k, largest=largest)
+        check_top(aten_helper, x.sort(-1, descending=True).values[:, None], k, largest=largest)
+    check_top(aten_helper, x[0], 3, largest=largest, calls=int(size[1] >= 1024))
     x[:, ::5] = -math.inf if largest else math.inf  # many of which none is among the first
-    check_top(native_helper, x, most, largest=largest)
+    check_top(aten_helper, x, most, largest=largest)
 
 
 @pytest.mark.parametrize("largest", [False, True])
 def test_first_numbers_that_are_equal_are_pytorchs(
-    native_helper: Trial,  # noqa: F811
+    aten_helper: Trial,  # noqa: F811
     largest: bool,
 ) -> None:
     x = different(40, 900, dtype=torch.float32)
@@ -179,23 +179,23 @@ def test_first_numbers_that_are_equal_are_pytorchs(
         edge = x[20].topk(k, largest=largest).values[-1]
         same_one = x.clone()
         same_one[20, 13], same_one[20, 800] = edge, edge
-        check_top(native_helper, same_one, k, largest=largest)
-    check_top(native_helper, few(40, 900, dtype=torch.float32), 9, largest=largest)
+        check_top(aten_helper, same_one, k, largest=largest)
+    check_top(aten_helper, few(40, 900, dtype=torch.float32), 9, largest=largest)
     zeros = -x.abs() if largest else x.abs()
     zeros[:, 30] = 0.0
     zeros[4, 700] = -0.0
-    check_top(native_helper, zeros, 1, largest=largest)
+    check_top(aten_helper, zeros, 1, largest=largest)
 
 
-def test_other_first_numbers_are_pytorchs(native_helper: Trial) -> None:  # noqa: F811
+def test_other_first_numbers_are_pytorchs(aten_helper: Trial) -> None:  # noqa: F811
     x = different(4, 5000, dtype=torch.float32)
     for given, k, is_sorted in [
         (x, 65, True), (x, 3, False), (x[:, :767].contiguous(), 3, True), (x[:, ::2], 3, True),
         (x[:, :900].contiguous(), 15, True), (x.double(), 3, True), (x, 0, True),
     ]:  # fmt: skip
-        check_top(native_helper, given, k, largest=True, is_sorted=is_sorted, calls=0)
+        check_top(aten_helper, given, k, largest=True, is_sorted=is_sorted, calls=0)
     with torch.inference_mode():
-        assert native_helper.run("topk", [x], [-1, -1, True, True]) is None
+        assert aten_helper.run("topk", [x], [-1, -1, True, True]) is None
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (3, 2), (7, 1), (9, 257)], ids=str)

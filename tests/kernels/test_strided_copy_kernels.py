@@ -8,8 +8,8 @@ import torch
 from kernel_arrays import run
 
 from gt import _kernels
-from gt.worker import native_values
-from gt.worker.reference_values import Bfloat16
+from gt.worker.native import values as native_values
+from gt.worker.reference.values import Bfloat16
 
 DTYPES = [
     np.bool_,

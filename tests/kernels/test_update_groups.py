@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from native_helper import native_helper  # noqa: E402, F401  a fixture
+from aten_helper import aten_helper  # noqa: E402, F401  a fixture
 from spread_session import workers  # noqa: E402
 
 import gt  # noqa: E402
@@ -65,7 +65,7 @@ def gradient(parameter: gt.Tensor) -> gt.Tensor:
 
 def calls() -> int:
     (row,) = gt.debug.get_worker_stats()
-    return int(row["native_calls"]) + int(row["python_calls"])
+    return int(row["aten_calls"]) + int(row["python_calls"])
 
 
 def trained(make: Make, parameters: list[gt.Tensor], steps: int = 3) -> tuple[list[bytes], int]:
@@ -101,7 +101,7 @@ def run(count: int, dtypes: list[gt.dtype]) -> dict[str, tuple[list[bytes], int]
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("backend", list(BACKENDS))
-@pytest.mark.usefixtures("native_helper")
+@pytest.mark.usefixtures("aten_helper")
 def test_groups_have_the_bits_of_single_updates(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +120,7 @@ def test_groups_have_the_bits_of_single_updates(
             assert saved <= updates - len(dtypes), f"{name}: {count} of {dtypes}"
 
 
-@pytest.mark.usefixtures("native_helper")
+@pytest.mark.usefixtures("aten_helper")
 def test_a_large_update_is_a_call_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is worth several threads, with which its bits are those that it has elsewhere."""
     for name, value in BACKENDS["aten"].items():

@@ -18,7 +18,7 @@ import numpy as np
 import gt
 import gt.nn.functional as F
 from gt import _core
-from gt.worker import random_reference
+from gt.worker.reference import random_numbers
 
 STEPS_MIN, STEPS_MAX = 20, 60
 SIZES = (1, 2, 2, 3, 4, 5, 6, 7, 9)  # below, at and above a mesh's size; even and uneven
@@ -148,7 +148,7 @@ def values_of(shape: Sequence[int], seed: int) -> Array:
 
 def _uniform(shape: tuple[int, ...], seed: int) -> Array:
     start = (0,) * len(shape)
-    return random_reference.uniform(shape, "float64", seed, 3, -1.0, 1.0, shape, start)
+    return random_numbers.uniform(shape, "float64", seed, 3, -1.0, 1.0, shape, start)
 
 
 def _gt_uniform(shape: tuple[int, ...], seed: int) -> gt.Tensor:
@@ -159,7 +159,7 @@ def _gt_uniform(shape: tuple[int, ...], seed: int) -> gt.Tensor:
 
 def _dropped(x: Array, seed: int) -> Array:
     start = (0,) * x.ndim
-    mask = random_reference.dropout_mask(x.shape, "bool", seed, 3, 0.4, x.shape, start)
+    mask = random_numbers.dropout_mask(x.shape, "bool", seed, 3, 0.4, x.shape, start)
     return x * mask / 0.6
 
 

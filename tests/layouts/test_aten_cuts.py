@@ -11,7 +11,7 @@ from spread_session import workers
 import gt
 from gt import _core
 from gt.aten import call, cuts, schemas
-from gt.worker import torch_own
+from gt.worker.pytorch import own as torch_own
 
 # Sizes of 5 and 3: shards are of unequal sizes.
 N, C, OUT = 5, 4, 3

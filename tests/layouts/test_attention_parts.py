@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from gt.worker import native_attention, torch_attention
+from gt.worker.native import attention as native_attention
+from gt.worker.pytorch import attention as torch_attention
 
 SHAPE = (2, 3, 8, 8)  # [b, h, t, k]
 SCALE = 8**-0.5

@@ -5,7 +5,7 @@ import torch
 from same_program import check
 
 import gt
-from gt.worker import dropout_attention, own_kernels
+from gt.worker.pytorch import dropout_attention, own_kernels
 
 HEADS, LENGTH, WIDTH = 12, 1024, 64
 SCORES_BYTES = HEADS * LENGTH * LENGTH * 4  # what a matrix of all scores takes in float32

@@ -14,7 +14,7 @@ from spread_session import workers
 import gt
 from gt import _core, errors
 from gt.aten import binding, call, schemas
-from gt.worker import torch_own
+from gt.worker.pytorch import own as torch_own
 
 SQUARE = [[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]]
 

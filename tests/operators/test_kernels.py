@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 
 from samples import SAMPLES, Given, Sample  # noqa: E402
 
-from gt.worker import kernels, reference  # noqa: E402  torch may be absent
-from gt.worker.reference_values import Array, cast, dtype_name, widened  # noqa: E402
+from gt.worker.pytorch import kernels  # noqa: E402  torch may be absent
+from gt.worker.reference import kernels as reference  # noqa: E402  torch may be absent
+from gt.worker.reference.values import Array, cast, dtype_name, widened  # noqa: E402
 
 try:
     import tomllib

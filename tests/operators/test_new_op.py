@@ -54,8 +54,8 @@ PROBES = [
 NAMES = [probe[0] for probe in PROBES]
 WRITTEN = {
     *("ops.toml", "tests/operators/samples.py"),
-    *(f"gt/worker/torch_{name}.py" for name in ("elementwise", "reductions", "indexing")),
-    *(f"gt/worker/reference_{name}.py" for name in ("elementwise", "reductions", "indexing")),
+    *(f"gt/worker/pytorch/{name}.py" for name in ("elementwise", "reductions", "indexing")),
+    *(f"gt/worker/reference/{name}.py" for name in ("elementwise", "reductions", "indexing")),
 }
 BUILD_SECONDS_MAX = 900  # with nothing built before
 

@@ -10,8 +10,9 @@ torch = pytest.importorskip("torch")
 
 import gt  # noqa: E402
 from gt import _core  # noqa: E402
-from gt.worker import kernels, reference, torch_creation  # noqa: E402
-from gt.worker.reference_values import cast  # noqa: E402
+from gt.worker.pytorch import creation, kernels  # noqa: E402
+from gt.worker.reference import kernels as reference  # noqa: E402
+from gt.worker.reference.values import cast  # noqa: E402
 
 try:
     import tomllib
@@ -124,7 +125,7 @@ def test_boxes_are_the_whole(draw, name, dtype, cuts):
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_boxes_without_own_kernels(monkeypatch, name, dtype):
-    monkeypatch.setattr(torch_creation, "_kernels", None)
+    monkeypatch.setattr(creation, "_kernels", None)
     _check_boxes(_by_torch, name, dtype, CUTS[3])
 
 

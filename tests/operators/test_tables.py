@@ -20,7 +20,8 @@ from samples import SAMPLES, Given, Sample  # noqa: E402
 
 import gt  # noqa: E402
 from gt import _core  # noqa: E402
-from gt.worker import kernels, reference  # noqa: E402
+from gt.worker.pytorch import kernels  # noqa: E402
+from gt.worker.reference import kernels as reference  # noqa: E402
 
 # Carried out by the worker's loop itself, or known to torch alone (tests/operators/test_aten.py);
 # `upload` is made of the client's bytes.

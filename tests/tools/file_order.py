@@ -36,7 +36,7 @@ SHARES: dict[str, Callable[[str], str]] = {
 LONGEST = (
     "tests/operators/test_op_db.py",
     "tests/layouts/test_placements.py",
-    "tests/kernels/test_native_bits.py",
+    "tests/kernels/test_aten_bits.py",
     "tests/cuda/test_cuda_kernels.py",
     "tests/cuda/test_cuda_operators.py",
     "tests/cuda/test_emulator.py",
@@ -55,7 +55,7 @@ LONGEST = (
     "tests/operators/test_aten_fuzz.py",
     "tests/kernels/test_bits.py",
     "tests/kernels/test_update_groups.py",
-    "tests/kernels/test_native_generic.py",
+    "tests/kernels/test_aten_generic.py",
     "tests/nn/test_autocast_ops.py",
     "tests/front/test_front_compiled.py",
     "tests/cluster/test_light_dynamo.py",

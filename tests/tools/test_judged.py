@@ -28,6 +28,7 @@ def checkout(tmp_path: Path) -> Path:
     for folder in ("csrc/cuda", "csrc/cpu", "tests/kernels"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "file").write_text("one")
+    (tmp_path / "csrc/cuda/code.cu").write_text("int x;\n")
     return tmp_path
 
 
@@ -43,6 +44,9 @@ def test_a_check_without_a_record_runs(checkout: Path) -> None:
         ("csrc/cpu/file", "two", {"sanitize"}),
         ("tests/kernels/file", "two", {"sanitize"}),
         ("justfile", RECIPES.replace("cuda:\n    true", "cuda:\n    false"), {"cuda"}),
+        ("csrc/cuda/code.cu", "int x = 1;\n", {"cuda", "sanitize"}),
+        ("csrc/cuda/code.cu", "// A remark.\nint x;\n", set()),
+        ("csrc/cuda/README.md", "A document.", set()),
         ("other", "two", set()),
     ],
 )

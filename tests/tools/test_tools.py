@@ -529,7 +529,7 @@ def test_the_tape_has_a_line_a_record(capsys):
 def test_counters_are_numbers():
     gt.ones(3).tolist()
     (worker,) = gt.debug.get_worker_stats()
-    names = {"worker", "values", "bytes", "bytes_peak", "executed", "native_calls", "own_calls"}
+    names = {"worker", "values", "bytes", "bytes_peak", "executed", "aten_calls", "own_calls"}
     names |= {"python_calls"}
     names |= {
         "joined",

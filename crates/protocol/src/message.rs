@@ -87,7 +87,7 @@ pub struct Stats {
     /// Number of instructions executed since the start.
     pub executed: u64,
     /// Number of engine calls that ran in C++, and in Python.
-    pub native: u64,
+    pub aten: u64,
     pub python: u64,
     /// Bytes sent to workers of other hosts that were packed: before and after packing.
     pub plain_bytes: u64,
@@ -212,7 +212,7 @@ fn has_later(counters: &[u64]) -> bool {
 fn append_stats(stats: Stats, out: &mut Vec<u32>) {
     let Stats { request, values, bytes, bytes_peak, executed, .. } = stats;
     let later = [
-        stats.native,
+        stats.aten,
         stats.python,
         stats.plain_bytes,
         stats.packed_bytes,
@@ -254,9 +254,9 @@ fn stats(reader: &mut WordReader<'_>) -> Result<Stats, WireError> {
             return Err(reader.error(WireReason::Value(name, 0)));
         }
     }
-    let [native, python, plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, own, joined] =
+    let [aten, python, plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, own, joined] =
         later;
-    (stats.native, stats.python) = (native, python);
+    (stats.aten, stats.python) = (aten, python);
     (stats.plain_bytes, stats.packed_bytes) = (plain_bytes, packed_bytes);
     (stats.rounded, stats.error_ppb, stats.error_ppb_max) = (rounded, error_ppb, error_ppb_max);
     (stats.own, stats.joined) = (own, joined);

@@ -99,7 +99,8 @@ impl HostStream {
         // The socket is readable: one look does not block.
         arrived.fill(&self.socket)?;
         if arrived.start == arrived.end {
-            tls.open(&mut arrived)?; // the connection's end
+            tls.open(&mut arrived)?;
+            return Ok(true); // the connection's end, which a read tells of
         }
         tls.open_all(&mut arrived)
     }
@@ -120,6 +121,8 @@ impl Read for &HostStream {
         loop {
             match lock(&tls.connection).reader().read(out) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Frames show what is missing, as on a connection in clear.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
             if arrived.start == arrived.end {

@@ -96,7 +96,7 @@ impl<E: Engine> Machine<E> {
 
     pub fn stats(&self, request: u64) -> Stats {
         let (values, bytes, bytes_peak) = self.state.table.counters();
-        let [native, python, own] = self.state.engine.calls();
+        let [aten, python, own] = self.state.engine.calls();
         let executed = self.executed;
         let rounding = self.state.rounding.as_ref().map(Rounding::stats).unwrap_or_default();
         Stats {
@@ -105,7 +105,7 @@ impl<E: Engine> Machine<E> {
             bytes,
             bytes_peak,
             executed,
-            native,
+            aten,
             python,
             own,
             joined: self.state.joined,

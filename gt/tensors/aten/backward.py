@@ -1,7 +1,7 @@
 """Lines of backward.txt: the operators of PyTorch that give other operators' gradients.
 
 The client reads from them which results a gradient needs (the tape saves those), the worker the
-rest (gt/worker/torch_backward.py).
+rest (gt/worker/pytorch/backward.py).
 """
 
 import dataclasses

@@ -1,1 +1,1 @@
-"""Rows run by ATen without Python: docs/decisions/native_aten.md says why."""
+"""The native backend: a worker without PyTorch, by numpy's products and gt._kernels."""

@@ -1,303 +1,278 @@
-"""Makes the programs of operators without a row, and of their gradients by backward.txt.
+"""The family generic of the native backend: convolutions, pools, attention, without PyTorch.
 
-The schema says what each argument is, so nothing stands in rows.txt for them. What is GT's own
-operator, a gradient that runs the operator again, lists among the results, and a member's part of
-an image run in Python (gt/worker/torch_aten.py), of which this has every bit.
+An operator here says what it results in, computes, and differentiates; any other is refused as the
+numpy backend refuses it. Images are float32, [batch, channels, height, width], and lines
+[batch, channels, length].
+
+Quick: convolutions, maximum and average pools over one and two dimensions, and attention without
+dropout, of float32. Any other operator or dtype is refused, since numpy has none of these.
 """
 
 from __future__ import annotations
 
-import ast
-import ctypes
-from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import torch
+import numpy as np
 
 from gt.tensors.aten import arguments, schemas
-from gt.worker import torch_aten, torch_backward, torch_own
-from gt.worker.native.program import OF_KERNEL, RESULTS_MAX, TENSOR, NotFittingError, Program
+from gt.worker import parts
+from gt.worker.backend import Kernel
+from gt.worker.native import attention as native_attention
+from gt.worker.native import images
+from gt.worker.native.values import FLOAT32
+from gt.worker.reference.generic import refuse
+from gt.worker.reference.values import DTYPES, Array
 
-ROWS = ("aten", "aten_vjp")
-# Operators that are among GT's own and are PyTorch's here, too.
-_PLAIN = torch_own.CHECKED | torch_own.CUT
-# GT's own operators that kernels of GT's own run (csrc/table), and their gradients.
-_KERNELS = frozenset(
-    name + suffix
-    for name in ("attention", "lstm_layer", "gru_layer", "rnn_layer")
-    for suffix in ("", "_backward")
+# The elements of the answer to a question, one byte each.
+_ANSWER_BYTES = 4096
+# End mark of the places of one derivative.
+_END = -1
+_FLOAT, _INT = DTYPES.index("float32"), DTYPES.index("int64")
+
+Named = dict[str, Any]
+Shapes = list[tuple[int, tuple[int, ...]]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Operator:
+    """One overload, of arguments by name."""
+
+    # Names of the arguments that are images or weights, in order.
+    tensors: tuple[str, ...]
+    # Dtypes and sizes of the results, of the tensors' sizes in place of the tensors.
+    results: Callable[[Named], Shapes]
+    compute: Callable[[Named], tuple[Array, ...]]
+    # Gradients of `tensors` whose names are wanted, of the first result's gradient and of those
+    # results that gt/tensors/aten/backward.txt saves: none where it has no line.
+    gradients: Callable[[Named, Array, Sequence[Array], Sequence[str]], Mapping[str, Array]]
+
+
+def _conv_results(named: Named) -> Shapes:
+    return [(_FLOAT, images.conv_size(named))]
+
+
+def _pool_results(named: Named) -> Shapes:
+    return [(_FLOAT, images.pool_size(named))]
+
+
+def _places_results(named: Named) -> Shapes:
+    size = images.pool_size(named)
+    return [(_FLOAT, size), (_INT, size)]
+
+
+def _pool_gradients(
+    named: Named, grad: Array, saved: Sequence[Array], _wanted: Sequence[str]
+) -> Mapping[str, Array]:
+    (places,) = saved or images.max_pool(named)[1:]
+    return {"self": images.max_pool_backward(named, grad, places)}
+
+
+def _of_lines(images_of: Operator) -> Operator:
+    """The operator for lines, which are images of one row."""
+
+    def results(named: Named) -> Shapes:
+        image_values = images_of.results(images.of_line(named))
+        return [(dtype, (*size[:-2], size[-1])) for dtype, size in image_values]
+
+    def compute(named: Named) -> tuple[Array, ...]:
+        return tuple(one[..., 0, :] for one in images_of.compute(images.of_line(named)))
+
+    def gradients(
+        named: Named, grad: Array, saved: Sequence[Array], wanted: Sequence[str]
+    ) -> Mapping[str, Array]:
+        rows = [x[..., None, :] for x in saved]
+        image_values = images_of.gradients(images.of_line(named), grad[..., None, :], rows, wanted)
+        return {
+            word: one if word == "bias" else one[..., 0, :] for word, one in image_values.items()
+        }
+
+    return Operator(images_of.tensors, results, compute, gradients)
+
+
+_IMAGES = {
+    "conv2d": Operator(
+        ("input", "weight", "bias"),
+        _conv_results,
+        lambda named: (images.conv(named),),
+        lambda named, grad, _saved, wanted: images.conv_backward(named, grad, wanted),
+    ),
+    "max_pool2d": Operator(
+        ("self",), _pool_results, lambda named: images.max_pool(named)[:1], _pool_gradients
+    ),
+    "max_pool2d_with_indices": Operator(
+        ("self",), _places_results, images.max_pool, _pool_gradients
+    ),
+    "avg_pool2d": Operator(
+        ("self",),
+        _pool_results,
+        lambda named: (images.avg_pool(named),),
+        lambda named, grad, _saved, _wanted: {"self": images.avg_pool_backward(named, grad)},
+    ),
+}
+_ATTENTION = Operator(
+    native_attention.TENSORS,
+    lambda named: [(_FLOAT, size) for size in native_attention.sizes(named)],
+    native_attention.compute,
+    native_attention.gradients,
 )
-# Index of the attribute `part` among those that a row may leave out.
-_PART = 3
+_LINES = {"conv1d": "conv2d", "max_pool1d": "max_pool2d", "avg_pool1d": "avg_pool2d"}
+_LINES["max_pool1d_with_indices"] = "max_pool2d_with_indices"
+_OPERATORS = {
+    **_IMAGES,
+    **{name: _of_lines(_IMAGES[image]) for name, image in _LINES.items()},
+    "attention": _ATTENTION,
+}
 
 
-class _Place:
-    """Stands for an operand where an argument is looked at."""
+@functools.lru_cache(maxsize=4096)
+def _call(overload: str, text: str) -> tuple[Operator, Callable[[Sequence[Any]], Named], int]:
+    """The operator, what names its arguments, and how many operands are its own."""
+    operator = _OPERATORS.get(overload)
+    if operator is None:
+        refuse((), overload)
+    build, count = arguments.parse(text, str)
+    schema = next(x for x in schemas.of(overload.partition(".")[0]) if x.overload == overload)
+    defaults = {argument.name: argument.default for argument in schema.arguments}
+    positional = [argument.name for argument in schema.arguments if not argument.is_keyword]
 
-    def __init__(self, index: int) -> None:
-        self.index = index
+    def named(operands: Sequence[Any]) -> Named:
+        args, by_name = build(operands)
+        return defaults | dict(zip(positional, args, strict=False)) | by_name
+
+    return operator, named, count
 
 
-def program(
-    library: ctypes.PyDLL, kinds: Sequence[int], attributes: Sequence[object]
-) -> int | None:
-    """The address of a program; None where Python is to run the instruction.
+def _aten(
+    operands: Sequence[Array | None],
+    overload: str,
+    text: str,
+    wanted: Sequence[int],
+    results: Sequence[int],
+    _differentiable: bool,
+    _default: object,
+    saves: Sequence[int] | None = None,
+    _cuts: Sequence[int] | None = None,
+    _windows: Sequence[int] | None = None,
+    part: Sequence[int] | None = None,
+) -> tuple[Array, ...]:
+    operator, name, count = _call(overload, text)
+    _check_dtypes(overload, operands[:count])
+    gradients = functools.partial(_gradients, operator, name, count, len(saves or ()))
+    if part is not None:
+        values = _of_part(part, operator, name, gradients, wanted, operands)
+    elif wanted:
+        values = gradients(operands, wanted)
+    else:
+        values = operator.compute(name(operands))
+    description = [n for x in values for n in (DTYPES.index(x.dtype.name), x.ndim, *x.shape)]
+    if description != list(results):
+        raise RuntimeError(
+            f"aten::{overload} gives {description} (dtype, dimensions, sizes of each result), "
+            f"and {list(results)} was expected"
+        )
+    return values
 
-    Args:
-        library: the helper.
-        kinds: what each operand is.
-        attributes: as the rows' Python kernel gets them.
+
+def _of_part(
+    part: Sequence[int],
+    operator: Operator,
+    name: Callable[[Sequence[Any]], Named],
+    gradients: parts.Backward,
+    wanted: Sequence[int],
+    operands: Sequence[Array | None],
+) -> tuple[Array, ...]:
+    """A member's own part of the results or gradients, where windows of an image reach rows that
+    others hold.
     """
-    overload, text, wanted, results, _, default, *rest = attributes
-    if rest[_PART : _PART + 1] not in ([], [None]) or default != torch.get_default_dtype():
-        return None
-    assert isinstance(overload, str), overload
-    assert isinstance(text, str), text
-    assert isinstance(wanted, Sequence), wanted
-    assert isinstance(results, Sequence), results
-    writer = _Writer(Program(library), kinds)
+    if wanted:
+        values = parts.backward(part, gradients, operands, wanted, np.pad)
+    else:
+        values = parts.forward(part, lambda operands: operator.compute(name(operands)), operands)
+    return tuple(np.ascontiguousarray(x) for x in values)
+
+
+def _check_dtypes(overload: str, operands: Sequence[Array | None]) -> None:
+    for operand in operands:
+        if operand is not None and (type(operand) is not np.ndarray or operand.dtype != FLOAT32):
+            raise NotImplementedError(
+                f"aten::{overload} of {operand.dtype} needs a worker with torch: the native "
+                "backend computes it of float32"
+            )
+
+
+def _gradients(
+    operator: Operator,
+    name: Callable[[Sequence[Any]], Named],
+    count: int,
+    saved: int,
+    operands: Sequence[Array | None],
+    wanted: Sequence[int],
+) -> tuple[Array, ...]:
+    """Behind `count` operands stand the results' gradients, then `saved` of the results."""
+    if list(wanted).count(_END) > 1:
+        raise NotImplementedError(
+            "the native backend has no gradients of gradients of images and attention"
+        )
+    grad = operands[count]
+    # Operand k stands for itself, so that names are found by places.
+    places = {place: word for word, place in name(range(count)).items() if word in operator.tensors}
+    words = [places[place] for place in wanted[:-1]]
+    named = name(operands)
+    if grad is None:
+        gradients: Mapping[str, Array] = {word: np.zeros_like(named[word]) for word in words}
+    else:
+        results = [x for x in operands[len(operands) - saved :] if x is not None]
+        gradients = operator.gradients(named, np.ascontiguousarray(grad), results, words)
+    return tuple(gradients[word] for word in words)
+
+
+def _aten_meta(
+    values: Sequence[Array],
+    overload: str,
+    text: str,
+    described: Sequence[int],
+    wanted: Sequence[int],
+    _default: object,
+) -> Array:
     try:
-        writer.write(overload, text, wanted, results)
-    except NotFittingError:
-        writer.program.free()
-        return None
-    except BaseException:
-        writer.program.free()
-        raise
-    return writer.program.address
+        answer = _answer(values, overload, text, described, wanted)
+    except NotImplementedError as error:
+        answer = {"error": ["NotImplementedError", str(error)]}
+    except Exception as error:  # noqa: BLE001 - a mistake in the arguments is the answer
+        answer = {"error": ["RuntimeError", f"{overload}: {error}"[:1500]]}
+    return np.frombuffer(json.dumps(answer).encode().ljust(_ANSWER_BYTES), np.uint8).copy()
 
 
-class _Writer:
-    """One instruction as one program."""
-
-    def __init__(self, program: Program, kinds: Sequence[int]) -> None:
-        self.program, self._kinds = program, kinds
-        self._results = 0
-
-    def write(
-        self, overload: str, text: str, wanted: Sequence[int], results: Sequence[int]
-    ) -> None:
-        """The whole program.
-
-        Raises:
-            NotFittingError: it is for Python.
-        """
-        if overload not in schemas.overloads_allowed():
-            raise NotFittingError
-        if wanted:
-            self._gradients(overload, text, wanted)
-        else:
-            self._operator(overload, text)
-        self._state(results)
-
-    def _operator(self, overload: str, text: str) -> None:
-        """The call that an instruction names."""
-        name, _, variant = overload.partition(".")
-        if overload in _KERNELS:
-            self._own_operator(overload, text)
-            return
-        if overload in torch_own.FORWARD.keys() | torch_own.FASTER.keys() - _PLAIN:
-            raise NotFittingError
-        schema = _schema(name, variant)
-        build, count = arguments.parse(text, torch_aten.dtype_named)
-        args, named = build([_Place(place) for place in range(count)])
-        positional = [one.name for one in schema.arguments if not one.kwarg_only]
-        if len(args) > len(positional):
-            raise NotFittingError
-        values = {**dict(zip(positional, args, strict=False)), **named}
-        if not values.keys() <= {one.name for one in schema.arguments}:
-            raise NotFittingError
-        for formal in schema.arguments:
-            self._argument(_value(values, formal), formal)
-        for place in self.program.call(name, variant):
-            self._result(place)
-
-    def _own_operator(self, overload: str, text: str) -> None:
-        """An operator of GT's own, whose arguments are all in their order."""
-        (schema,) = schemas.of(overload)
-        build, count = arguments.parse(text, torch_aten.dtype_named)
-        args, named = build([_Place(place) for place in range(count)])
-        names = [one.name for one in schema.arguments]
-        values = {**dict(zip(names, args, strict=False)), **named}
-        for name in names:
-            self._own_argument(values.get(name))
-        for place in self.program.kernel_alone(overload):
-            self._result(place)
-
-    def _own_argument(self, value: object) -> None:
-        if isinstance(value, _Place):
-            self.program.operand(value.index, self._kinds[value.index], OF_KERNEL)
-        else:
-            self.program.constant(value, OF_KERNEL)
-
-    def _gradients(self, overload: str, text: str, wanted: Sequence[int]) -> None:
-        """The backward operator of backward.txt, with the operands that are wanted."""
-        if wanted.count(torch_aten.END) > 1:
-            raise NotFittingError
-        plan = torch_backward.plan(overload, text, wanted[:-1], torch_aten.dtype_named)
-        if plan is None:
-            raise NotFittingError
-        call = ast.parse(plan.line.call, mode="eval").body
-        assert isinstance(call, ast.Call), plan.line
-        name = ast.unparse(call.func)
-        is_plain = name in torch_own.CHECKED and _is_ones(plan.constants["dilation"])
-        is_own = name in torch_own.BACKWARD and name not in torch_own.CUT and not is_plain
-        if (is_own and name not in _KERNELS) or self._kinds[plan.sources["g"]] != TENSOR:
-            raise NotFittingError
-        if is_own:
-            self._own_gradients(name, call, plan)
-            return
-        self._require(ast.parse(plan.line.condition, mode="eval").body, plan)
-        # The program is for real numbers: for complex ones Python runs the operator again.
-        for place, kind in enumerate(self._kinds):
-            if kind == TENSOR:
-                self.program.guard("real", place)
-        schema = _schema(name, "")
-        for node, formal in zip(call.args, schema.arguments, strict=True):
-            self._expression(node, formal, plan)
-        places = self.program.call(name, "")
-        for result in plan.kept:
-            self._result(places[result])
-
-    def _own_gradients(self, name: str, call: ast.Call, plan: torch_backward.Plan) -> None:
-        """A backward operator of GT's own, which itself asks what a line's condition does."""
-        for node in call.args:
-            self._own_argument(_read(node, plan))
-        places = self.program.kernel_alone(name)
-        for result in plan.kept:
-            self._result(places[result])
-
-    def _state(self, results: Sequence[int]) -> None:
-        """Ends the program: its results are as the instruction states them."""
-        self.program.results()
-        stated = torch_aten.stated_results(tuple(results))
-        if len(stated) != self._results or len(stated) > RESULTS_MAX:
-            raise NotFittingError
-        for dtype, sizes in stated:
-            self.program.state(dtype, sizes, len(self._kinds))
-
-    def _result(self, place: int) -> None:
-        self.program.temporary(place)
-        self._results += 1
-
-    def _require(self, condition: ast.expr, plan: torch_backward.Plan) -> None:
-        match condition:
-            case ast.Compare(
-                left=ast.Call(func=ast.Name(id="ndim"), args=[ast.Name(id=name)]),
-                comparators=[ast.Constant(value=int(rank))],
-            ) if name in plan.sources:
-                self.program.guard("rank", plan.sources[name], rank)
-            case ast.Constant(value=True):
-                pass
-            case _:
-                raise NotFittingError
-
-    def _expression(
-        self, node: ast.expr, formal: torch._C.Argument, plan: torch_backward.Plan
-    ) -> None:
-        """Pushes an argument of the backward operator."""
-        match node:
-            case ast.Name(id=name) if name in plan.sources:
-                self._argument(_Place(plan.sources[name]), formal)
-            case ast.Call(func=ast.Name(id="sizes"), args=[ast.Name(id=name)]) if (
-                name in plan.sources
-            ):
-                self._sizes(plan.sources[name], formal)
-            case ast.Call(
-                func=ast.Name(id="last"), args=[ast.Name(id=name), ast.Constant(value=int(count))]
-            ) if name in plan.sources:
-                self._sizes(plan.sources[name], formal, count)
-            case _ if not _names(node) & plan.sources.keys():
-                self._argument(torch_backward.expression(node)(plan.constants), formal)
-            case _:
-                raise NotFittingError
-
-    def _sizes(self, place: int, formal: torch._C.Argument, count: int = -1) -> None:
-        if self._kinds[place] == TENSOR:
-            self.program.sizes(place, count)
-        else:
-            self._argument(None, formal)
-
-    def _argument(self, value: object, formal: torch._C.Argument) -> None:
-        """Pushes an argument, where its type is what the schema asks for."""
-        type_ = str(formal.type)
-        if isinstance(value, _Place):
-            self.program.operand(value.index, self._kinds[value.index], type_)
-        elif isinstance(value, list) and "Tensor" in type_:
-            inner = type_.removeprefix("Optional[") if type_.startswith("Optional[L") else type_
-            for one in value:
-                self._argument_of_list(one, inner.removeprefix("List[").removesuffix("]"))
-            self.program.listed(len(value), inner)
-        else:
-            self.program.constant(_checked(value, type_, getattr(formal, "N", None)), type_)
-
-    def _argument_of_list(self, value: object, type_: str) -> None:
-        if isinstance(value, _Place):
-            self.program.operand(value.index, self._kinds[value.index], type_)
-        else:
-            self.program.constant(value, type_)
-
-
-def _schema(name: str, variant: str) -> torch._C.FunctionSchema:
-    """Schema of an operator all of whose results are tensors, and which ATen's dispatcher has."""
-    overload = f"aten::{name}.{variant}" if variant else f"aten::{name}"
-    if not torch._C._dispatch_has_kernel(overload):  # noqa: SLF001  TorchScript has it alone
-        raise NotFittingError
-    schema = torch._C._get_schema(f"aten::{name}", variant)  # noqa: SLF001
-    if any(str(one.type) != "Tensor" for one in schema.returns):
-        raise NotFittingError
-    return schema
-
-
-def _value(values: Mapping[str, object], formal: torch._C.Argument) -> object:
-    if formal.name in values:
-        return values[formal.name]
-    if not formal.has_default_value():
-        raise NotFittingError
-    return formal.default_value
-
-
-def _checked(value: object, type_: str, count: int | None) -> object:
-    """A constant of the type; a number for a list of so many is one for each."""
-    inner = type_.removeprefix("Optional[").removesuffix("]") if "Optional" in type_ else type_
-    if value is None:
-        if inner == type_:
-            raise NotFittingError
-        return None
-    if inner.startswith("List["):
-        item = inner.removeprefix("List[").removesuffix("]")
-        values = value if isinstance(value, (list, tuple)) else [value] * (count or 0)
-        if not values and value not in ([], ()):
-            raise NotFittingError
-        return [_checked_one(one, item) for one in values]
-    return _checked_one(value, inner)
-
-
-def _checked_one(value: object, type_: str) -> object:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    fits = {
-        "int": isinstance(value, torch.dtype) or (is_number and isinstance(value, int)),
-        "float": is_number,
-        "bool": isinstance(value, bool),
-        "str": isinstance(value, str),
-        "number": isinstance(value, (int, float)),
+def _answer(
+    values: Sequence[Array],
+    overload: str,
+    text: str,
+    described: Sequence[int],
+    wanted: Sequence[int],
+) -> dict[str, object]:
+    operator, name, _ = _call(overload, text)
+    sizes: list[tuple[int, ...]] = [x.shape for x in values]
+    rest = list(described)
+    while rest:
+        dtype, dimensions = rest[:2]
+        if dtype != _FLOAT:
+            raise NotImplementedError(
+                f"aten::{overload} of {DTYPES[dtype]} needs a worker with torch: the native "
+                "backend computes it of float32"
+            )
+        sizes.append(tuple(rest[2 : 2 + dimensions]))
+        rest = rest[2 + dimensions :]
+    shapes = operator.results(name(sizes))
+    return {
+        "results": [number for dtype, size in shapes for number in (dtype, len(size), *size)],
+        "gradients": ["there" if wanted and dtype == _FLOAT else "none" for dtype, _size in shapes],
     }
-    if not fits.get(type_, False):
-        raise NotFittingError
-    return value
 
 
-def _read(node: ast.expr, plan: torch_backward.Plan) -> object:
-    """An argument of a backward operator that is an operand, or has none in it."""
-    if isinstance(node, ast.Name) and node.id in plan.sources:
-        return _Place(plan.sources[node.id])
-    if _names(node) & plan.sources.keys():
-        raise NotFittingError
-    return torch_backward.expression(node)(plan.constants)
-
-
-def _is_ones(lengths: object) -> bool:
-    return lengths == 1 or (isinstance(lengths, (list, tuple)) and set(lengths) == {1})
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+def kernels() -> dict[str, Kernel]:
+    """Kernels by row."""
+    return {"aten": _aten, "aten_vjp": _aten, "aten_meta": _aten_meta}

@@ -1,6 +1,6 @@
 """A program: runs every sample of every entry, and its gradients, in both engines of a worker.
 
-The Python and the native engine must give the same bits. Values are checked by test_op_db.py:
+The Python and the ATen engine must give the same bits. Values are checked by test_op_db.py:
 PyTorch's own results are not compared here. Prints the findings as JSON.
 
     python tests/operators/harness/engines.py [--dtype float32] [part of an entry's name ...]
@@ -119,7 +119,7 @@ def run(mode: str, names: list[str], only: str | None) -> tuple[dict[str, Digest
     found = {name: digest for op in chosen for name, digest in digests(op, only)}
     (stats,) = gt.debug.get_worker_stats()
     gt.disconnect()
-    return found, {name: stats[name] for name in ("native_calls", "python_calls")}
+    return found, {name: stats[name] for name in ("aten_calls", "python_calls")}
 
 
 def main() -> None:
@@ -129,8 +129,8 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     python, _ = run("off", asked.names, asked.dtype)
-    native, calls = run("on", asked.names, asked.dtype)
-    differ = [name for name, digest in python.items() if native.get(name) != digest]
+    aten, calls = run("on", asked.names, asked.dtype)
+    differ = [name for name, digest in python.items() if aten.get(name) != digest]
     raised = sum(": [" in digest for digest in python.values())
     counts = {"samples": len(python), "raised": raised, "differ": differ} | calls
     json.dump(counts, sys.stdout, indent=1)

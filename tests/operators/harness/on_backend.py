@@ -16,7 +16,7 @@ os.environ["GT_BACKEND"] = sys.argv[1]
 import torch  # noqa: E402 - after the path
 from torch.testing._internal.opinfo.core import OpInfo  # noqa: E402
 
-from gt.worker.native_backend import QUICK  # noqa: E402
+from gt.worker.native.kernels import QUICK  # noqa: E402
 from harness.drive import values  # noqa: E402
 from harness.entries import ROWS, entries, is_generic, row_of  # noqa: E402
 from harness.outcome import Outcome  # noqa: E402

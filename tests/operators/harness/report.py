@@ -9,7 +9,9 @@ from samples import SAMPLES
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 
-from gt.worker import kernels, native_backend, reference
+from gt.worker.native import kernels as native_backend
+from gt.worker.pytorch import kernels
+from gt.worker.reference import kernels as reference
 from harness.entries import ROWS, entries, row_of, title, why_not
 from harness.outcome import Outcome
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from samples import Given, Operand
 
-from gt.worker import reference
-from gt.worker.reference_values import Array, cast
+from gt.worker.reference import kernels as reference
+from gt.worker.reference.values import Array, cast
 from harness.entries import ROWS
 from harness.rules import (
     MEMBERS,

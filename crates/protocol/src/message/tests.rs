@@ -95,12 +95,12 @@ fn every_frame(
     let first = Reply { dims: wide, count: 1, total: total.max(1), start: 0, bytes: one, ..reply };
     let spaced = if count == 0 { first } else { Reply { dims: wide, ..reply } };
     let spaced = SpacedReply { reply: spaced, run: 1, stride };
-    let (native, python) = (executed / 2, executed / 3);
+    let (aten, python) = (executed / 2, executed / 3);
     let (plain_bytes, packed_bytes) = (values / 3, values / 4);
     let (rounded, error_ppb, error_ppb_max) = (values / 5, values / 6, values / 7);
     let (own, joined) = (values / 8, values / 9);
     let rounding = Stats { rounded, error_ppb, error_ppb_max, own, joined, ..Stats::default() };
-    let calls = Stats { native, python, plain_bytes, packed_bytes, ..rounding };
+    let calls = Stats { aten, python, plain_bytes, packed_bytes, ..rounding };
     let stats = Stats { request, values, bytes: counted, bytes_peak, executed, ..calls };
     let secret = Secret(*b"0123456789abcdef");
     let peer = |reach| words(&ToWorker::Peer(Peer { index, incarnation: index / 2, reach }));

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "an attached interpreter, without asking")]
 
+use super::aten::{self, JoinedSteps, ProgramCall, Programs, TensorValue};
 use super::backends::{CollectiveBackends, Rendezvous};
 use super::borrowed::BorrowedMemory;
 use super::execution_log::ExecutionLog;
@@ -9,7 +10,6 @@ use super::faults;
 use super::kernel_call;
 use super::kernels::Kernels;
 use super::memory::ValueMemory;
-use super::native::{self, JoinedSteps, ProgramCall, Programs, TensorValue};
 use super::slow_rows::SlowRows;
 use super::vectorcall::Vectorcaller;
 use gt_protocol::message::FailureClass;
@@ -141,7 +141,7 @@ impl Engine for PythonEngine {
         };
         EXECUTING.store(instruction.op.info().code, Ordering::Relaxed);
         if self.programs.is_none() {
-            self.programs = native::take_offer().map(Programs::from);
+            self.programs = aten::take_offer().map(Programs::from);
         }
         if let Some(programs) = &mut self.programs {
             let call = ProgramCall {
@@ -266,10 +266,10 @@ impl Engine for PythonEngine {
     }
 
     fn calls(&self) -> [u64; 3] {
-        let native = self.programs.as_ref().map_or(0, |programs| programs.calls);
+        let programs = self.programs.as_ref().map_or(0, |programs| programs.calls);
         let py = attached();
         let own = self.own_calls.call0(py).and_then(|count| count.extract(py));
-        [native, self.calls, own.expect("a backend returns the number of its kernels' calls")]
+        [programs, self.calls, own.expect("a backend returns the number of its kernels' calls")]
     }
 
     fn groups_large(&self) -> bool {

@@ -1,8 +1,8 @@
 //! One instruction as one call of its kernel: operands and attributes as Python's arguments.
 
+use super::aten::TensorValue;
 use super::attributes::scalar;
 use super::kernels::OperatorKernel;
-use super::native::TensorValue;
 use super::vectorcall::Vectorcaller;
 use gt_protocol::{Family, Instruction};
 use gt_worker::{EngineOperand, Follower, Values};

@@ -3,8 +3,8 @@
 
 #![allow(unsafe_code, reason = "tensors' bytes")]
 
+use super::aten::{TensorValue, described};
 use super::borrowed::{BorrowedBytes, BorrowedMemory, ResultMemory};
-use super::native::{TensorValue, described};
 use super::vectorcall::Vectorcaller;
 use gt_protocol::Meta;
 use gt_transport::memory::{HUGE_BYTES_MIN, prefer_huge_pages};

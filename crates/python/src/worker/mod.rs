@@ -1,5 +1,6 @@
 //! The worker's side of `gt._core`: the engine that calls Python kernels, and the loop of a worker process.
 
+mod aten;
 mod attributes;
 mod backends;
 mod borrowed;
@@ -15,7 +16,6 @@ mod kernel_call;
 mod kernels;
 mod machine;
 mod memory;
-mod native;
 mod payloads;
 mod peers;
 mod process;
@@ -29,7 +29,7 @@ use pyo3::prelude::*;
 /// Adds the worker's names to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(engine::executing_op, module)?)?;
-    module.add_function(wrap_pyfunction!(native::offer_native, module)?)?;
+    module.add_function(wrap_pyfunction!(aten::offer_aten, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_device_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::decode_device_buffers, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_device_trial, module)?)?;

@@ -237,12 +237,12 @@ impl FramedSession {
         inward: &mpsc::Sender<Vec<u32>>,
     ) -> Result<bool, LinkEnd> {
         let mut bytes = [0; FrameHeader::BYTES];
-        reader.read_exact(&mut bytes).await.map_err(LinkEnd::Dropped)?;
+        reader.read_exact(&mut bytes).await.map_err(LinkEnd::dropped)?;
         let header = self.header(&bytes)?;
         // At most FRAME_BYTES_MAX: the header has been checked.
         let mut words = vec![0_u32; to_usize(header.length_bytes / 4)];
         let read = reader.read_exact(bytemuck::cast_slice_mut(&mut words)).await;
-        read.map_err(LinkEnd::Dropped)?;
+        read.map_err(LinkEnd::dropped)?;
         if !self.link.borrow().is_new(header)? {
             return Ok(false);
         }
@@ -342,6 +342,17 @@ async fn finish(mut writer: WriteHalf) -> LinkEnd {
     // A peer that is gone needs no end of stream.
     let _ = writer.shutdown().await;
     LinkEnd::Finished
+}
+
+impl LinkEnd {
+    /// End of a connection that could not be read; a peer that is gone without TLS's farewell is gone
+    /// as one in clear is.
+    fn dropped(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Self::Dropped(io::Error::new(error.kind(), "it was closed"));
+        }
+        Self::Dropped(error)
+    }
 }
 
 impl From<LinkError> for LinkEnd {

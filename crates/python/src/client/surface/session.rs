@@ -168,7 +168,7 @@ fn worker_stats(py: Python<'_>, seconds: Option<f64>) -> PyResult<Vec<Bound<'_, 
             rows.push(dict);
             continue;
         };
-        let Stats { values, bytes, bytes_peak, executed, native, python, own, joined, .. } = stats;
+        let Stats { values, bytes, bytes_peak, executed, aten, python, own, joined, .. } = stats;
         let Stats { plain_bytes, packed_bytes, rounded, error_ppb, error_ppb_max, .. } = stats;
         let dict = PyDict::new(py);
         dict.set_item("worker", worker)?;
@@ -176,7 +176,7 @@ fn worker_stats(py: Python<'_>, seconds: Option<f64>) -> PyResult<Vec<Bound<'_, 
         dict.set_item("bytes", bytes)?;
         dict.set_item("bytes_peak", bytes_peak)?;
         dict.set_item("executed", executed)?;
-        dict.set_item("native_calls", native)?;
+        dict.set_item("aten_calls", aten)?;
         dict.set_item("own_calls", own)?;
         dict.set_item("python_calls", python)?;
         dict.set_item("joined", joined)?;

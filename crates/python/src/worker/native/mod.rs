@@ -1,9 +1,0 @@
-//! Instructions that run without Python: `ATen`'s operators through a helper compiled against the
-//! installed torch (`gt/worker/native`). That package decides which rows run so, and how.
-
-mod abi;
-mod programs;
-mod value;
-
-pub use programs::{JoinedSteps, ProgramCall, Programs, offer_native, take_offer};
-pub use value::{TensorValue, described};

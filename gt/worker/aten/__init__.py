@@ -1,0 +1,1 @@
+"""Rows run by ATen without Python: docs/decisions/aten.md says why."""

@@ -1,0 +1,1 @@
+"""GT's CUDA kernels on torch's tensors: which calls they take, and their launches."""

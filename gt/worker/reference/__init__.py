@@ -1,0 +1,1 @@
+"""The numpy backend: the plain implementation of each row that the others are compared with."""

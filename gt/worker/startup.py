@@ -57,12 +57,12 @@ class Start:
     threads: int | None
     index: int | None
     token: str
-    tls_ca: str | None
     control_fd: int | None
     host: str
     port: int | None
     unix: str | None
     rings: bool = True
+    tls_ca: str | None = None
     process_groups: str = "auto"
     trusted_networks: Sequence[str] = ()
     look_ahead: int | None = None

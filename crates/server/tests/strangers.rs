@@ -18,7 +18,6 @@ use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 use gt_transport::HEAD_WORDS;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
 fn connect(server: &Server) -> TcpStream {
     TcpStream::connect(&server.address).unwrap()
@@ -100,7 +99,6 @@ fn a_flood_of_strangers_keeps_nobody_out() {
     let _toy = worker::spawn(&server);
     let mut good = Peer::unix(&server, hello(Role::Client));
     good.upload(0, &[1.0]);
-    let before = server.core_time();
 
     let mut strangers: Vec<TcpStream> = Vec::with_capacity(FLOOD);
     for number in 0..FLOOD {
@@ -121,8 +119,6 @@ fn a_flood_of_strangers_keeps_nobody_out() {
             assert_eq!(good.read(1, 0, 1).unwrap(), [1.0]);
         }
     }
-    // The strangers' thread is another one: the core did the work of those eleven.
-    assert!(server.core_time() - before < Duration::from_secs(2));
     drop(strangers);
     let (_, log) = server.stop();
     let told = log.lines().filter(|line| line.contains("of the oldest were closed")).count();
@@ -204,7 +200,7 @@ fn tokens_are_asked_for() {
     std::fs::remove_file(folder).unwrap();
     assert!(log.contains("(\"bob\") is connected by rings"), "{log}");
     assert_eq!(log.matches("2 tokens stand there in clear").count(), 1, "{log}");
-    assert_eq!(log.matches(" WARN ").count(), 3, "{log}");
+    assert_eq!(log.matches(" WARN ").count(), 2, "{log}");
     assert!(!log.contains("secret-of"), "{log}");
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct Admission {
 impl Authentication {
     pub fn new(path: PathBuf, list: TokenList, audit: AuditLog) -> io::Result<Self> {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &random_bytes::<32>()?);
-        warn_of_plain(&list, &path);
+        tell_of_plain(&list, &path);
         Ok(Self {
             stamp: Cell::new(FileStamp::of(&path)),
             path,
@@ -160,18 +160,18 @@ impl Authentication {
         );
         self.audit
             .write("tokens-reloaded", format_args!(" lines={users} connections-ended={ended}"));
-        warn_of_plain(&list, &self.path);
+        tell_of_plain(&list, &self.path);
         self.list.replace(list);
     }
 }
 
 /// Says that tokens stand in the file in clear.
-fn warn_of_plain(list: &TokenList, path: &std::path::Path) {
+fn tell_of_plain(list: &TokenList, path: &std::path::Path) {
     let plain = list.plain_count();
     if plain > 0 {
         let lines =
             if plain == 1 { "1 token stands".into() } else { format!("{plain} tokens stand") };
-        tracing::warn!(
+        tracing::info!(
             "token file {}: {lines} there in clear; `gt token NAME` makes a token and a line with its hash",
             path.display()
         );

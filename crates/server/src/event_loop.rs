@@ -12,6 +12,7 @@ mod tests;
 mod usage;
 
 use crate::accounts::Accounts;
+use crate::audit::AuditLog;
 use crate::client::{Breach, ServedClient};
 use crate::death;
 use crate::journal::Party;
@@ -50,6 +51,7 @@ pub(crate) struct EventLoop {
     pub(crate) leases: Leases,
     /// Policy and usage by user.
     pub(crate) accounts: Accounts,
+    pub(crate) audit: AuditLog,
     /// Clients in the order of their turns.
     clients: Vec<ServedClient>,
     workers: BTreeMap<WorkerIndex, Inbound>,
@@ -79,6 +81,7 @@ impl EventLoop {
             outbox,
             leases,
             accounts,
+            audit: AuditLog::default(),
             clients,
             workers,
             events,
@@ -106,6 +109,11 @@ impl EventLoop {
     /// Sets the policy, which limits nobody by default.
     pub fn with_accounts(self, accounts: Accounts) -> Self {
         Self { accounts, ..self }
+    }
+
+    /// Sets the audit log, which is none by default.
+    pub fn with_audit(self, audit: AuditLog) -> Self {
+        Self { audit, ..self }
     }
 
     /// Runs until it is told to stop. In a process that was the standby, and took over meanwhile, the

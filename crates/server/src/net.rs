@@ -7,14 +7,18 @@
     reason = "bytes from outside are read here, and none of them may end the process"
 )]
 
+mod authentication;
 mod framed;
 mod greeting;
 mod heirloom;
 mod introductions;
 mod listeners;
+mod peer_socket;
 mod registry;
 mod ring_peer;
 mod secret;
+mod secure;
+mod strangers;
 mod tcp_peer;
 
 pub(crate) use heirloom::Heirloom;
@@ -22,22 +26,26 @@ pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
 pub(crate) use ring_peer::ResumedPeer;
 
+use crate::audit::AuditLog;
 use crate::net_event::NetEvent;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use crate::waker::Waker;
+use authentication::Authentication;
 use gt_dispatcher::WorkerIndex;
 use gt_transport::signals;
 use gt_transport::tcp::LinkLimits;
 use registry::Registry;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
 /// Time limit for connections to close when the dispatcher stops.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -46,7 +54,11 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(crate) struct Net {
     events: mpsc::UnboundedSender<NetEvent>,
     waker: Arc<Waker>,
-    tokens: Option<TokenList>,
+    /// Admits peers by their tokens, if there is a token file.
+    authentication: Option<Rc<Authentication>>,
+    /// Encrypts the connections of TCP.
+    tls: Option<TlsAcceptor>,
+    audit: AuditLog,
     links: LinkLimits,
     /// True if the core's thread may have a standby, which needs copies of descriptors.
     has_standby: bool,
@@ -69,7 +81,10 @@ impl Net {
 /// Parameters of the sockets' thread.
 pub(crate) struct Start {
     pub listeners: Listeners,
-    pub tokens: Option<TokenList>,
+    /// The token file and its contents.
+    pub tokens: Option<(PathBuf, TokenList)>,
+    pub tls: Option<TlsAcceptor>,
+    pub audit: AuditLog,
     pub events: mpsc::UnboundedSender<NetEvent>,
     pub waker: Arc<Waker>,
     /// Resolves when the core's thread ends.
@@ -93,24 +108,43 @@ pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()
 }
 
 async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()> {
-    let Start { listeners, tokens, events, waker, mut core_ended, peers, incarnations, is_first } =
-        start;
+    let Start { listeners, tokens, tls, audit, events, waker, mut core_ended, .. } = start;
+    let Start { peers, incarnations, is_first, .. } = start;
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::restored(incarnations));
     let local_socket = listeners.local_address.clone();
     let links = options.links;
     let has_standby = options.standby;
-    let net =
-        Rc::new(Net { events, waker, tokens, links, has_standby, registry, local_socket, open });
+    let authentication = tokens.map(|(path, list)| Authentication::new(path, list, audit.clone()));
+    let authentication = authentication.transpose()?;
+    let authentication = authentication.map(Rc::new);
+    let net = Rc::new(Net {
+        events,
+        waker,
+        authentication,
+        tls,
+        audit,
+        links,
+        has_standby,
+        registry,
+        local_socket,
+        open,
+    });
     let (end_signals, asked_to_end) = signals::listen()?;
     let asked_to_end = UnixStream::from_std(asked_to_end)?;
     for peer in peers {
         ring_peer::resume(&net, peer)?;
     }
-    let accepting = listeners.accept_all(&net)?;
+    let mut accepting = listeners.accept_all(&net)?;
+    if let Some(authentication) = &net.authentication {
+        let watching = authentication::watch(Rc::clone(authentication));
+        accepting.push(tokio::task::spawn_local(watching));
+    }
     if is_first {
         listeners::announce(&listeners, options)?;
     }
+    let is_encrypted = net.tls.is_some();
+    net.audit.write("started", format_args!(" tls={is_encrypted}"));
     tokio::select! {
         _ = asked_to_end.readable() => {
             let is_interrupt = end_signals.is_interrupt();
@@ -122,6 +156,7 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
     for task in accepting {
         task.abort();
     }
+    net.audit.write("stopping", format_args!(""));
     net.tell(NetEvent::Stop);
     // Its end drops all links, and with them their cancel tokens.
     let _ = core_ended.await;

@@ -1,5 +1,6 @@
 //! The thread that watches the policy file.
 
+use crate::audit::AuditLog;
 use crate::net_event::NetEvent;
 use crate::policy::{self, PolicyFile};
 use crate::waker::Waker;
@@ -13,10 +14,12 @@ pub(crate) fn watch_policy(
     file: PolicyFile,
     events: &mpsc::UnboundedSender<NetEvent>,
     waker: &Arc<Waker>,
+    audit: AuditLog,
 ) -> io::Result<Sender<()>> {
     let (stop, stopped) = std::sync::mpsc::channel();
     let (events, waker) = (events.clone(), Arc::clone(waker));
     let tell = move |policy| {
+        audit.write("policy-reloaded", format_args!(""));
         // Refused only when the core's thread has ended.
         let _ = events.send(NetEvent::Policy(policy));
         waker.wake();

@@ -1,6 +1,7 @@
 //! The event loop's part of a standby: when one is forked, and how it goes on.
 
 use super::{EventLoop, answer};
+use crate::audit::AuditLog;
 use crate::client::ServedClient;
 use crate::journal::replay::{BrokenJournal, Record};
 use crate::journal::{Journal, Party};
@@ -231,15 +232,17 @@ impl EventLoop {
         let watching = watching.inspect_err(|error| tracing::warn!("{error}")).ok().flatten();
         let watching = watching.map(|(file, policy)| {
             let _ = events.send(NetEvent::Policy(policy));
-            watch_policy(file, &events, &waker)
+            watch_policy(file, &events, &waker, AuditLog::default())
         });
         let watching = watching.transpose()?;
-        let (listeners, tokens) = standby.heirloom().inherit()?;
+        let listeners = standby.heirloom().inherit()?;
         let (incarnations, first) = standby.incarnations();
         let incarnations = (incarnations.clone(), first);
         let start = Start {
             listeners,
-            tokens,
+            tokens: None,
+            tls: None,
+            audit: AuditLog::default(),
             events,
             waker,
             core_ended: has_ended,

@@ -1,8 +1,8 @@
-//! Whatever a standby inherits of the sockets' side: listeners, tokens, options.
+//! Whatever a standby inherits of the sockets' side: listeners and options. Tokens, certificates and the
+//! audit log are not among it: the options refuse them beside a standby.
 
 use super::listeners::{InheritedListeners, Listeners};
 use crate::options::ServerOptions;
-use crate::tokens::TokenList;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -10,23 +10,14 @@ use std::os::fd::RawFd;
 #[derive(Debug)]
 pub(crate) struct Heirloom {
     listeners: InheritedListeners,
-    tokens: Option<TokenList>,
     pub options: ServerOptions,
 }
 
 impl Heirloom {
     /// # Errors
     /// No descriptors left.
-    pub fn new(
-        listeners: &Listeners,
-        tokens: Option<&TokenList>,
-        options: &ServerOptions,
-    ) -> io::Result<Self> {
-        Ok(Self {
-            listeners: listeners.bequeath()?,
-            tokens: tokens.cloned(),
-            options: options.clone(),
-        })
+    pub fn new(listeners: &Listeners, options: &ServerOptions) -> io::Result<Self> {
+        Ok(Self { listeners: listeners.bequeath()?, options: options.clone() })
     }
 
     /// Descriptors of the listeners.
@@ -34,11 +25,11 @@ impl Heirloom {
         self.listeners.descriptors()
     }
 
-    /// Listeners and tokens of the process that goes on.
+    /// Listeners of the process that goes on.
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn inherit(&self) -> io::Result<(Listeners, Option<TokenList>)> {
-        Ok((self.listeners.inherit()?, self.tokens.clone()))
+    pub fn inherit(&self) -> io::Result<Listeners> {
+        self.listeners.inherit()
     }
 }

@@ -223,7 +223,12 @@ def test_an_end_leaves_nothing_and_what_cannot_go_on_is_refused() -> None:
         group = cluster.server.pid
         cluster.both()
     assert not names(group)
-    for words in (["--instruction-log", "x"], ["--prices", "x", "--probe"], ["--end-with-input"]):
+    for words in (
+        ["--instruction-log", "x"],
+        ["--prices", "x", "--probe"],
+        ["--end-with-input"],
+        ["--token-file", "x"],
+    ):
         command = [sys.executable, "-m", "gt.server", "-p", "0", "--standby", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == 2, done.stderr

@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -58,6 +59,16 @@ _NICE_MAX = 19
 FLAGS = ("-std=c++20", "-O3", "-fPIC", "-shared", "-DAT_PER_OPERATOR_HEADERS")
 # Before torch 2.14 Python's tensors are made by the library of its Python module.
 LIBRARIES = ("-ltorch_cpu", "-lc10", "-Wl,--as-needed", "-ltorch_python")
+
+
+def front() -> Sources:
+    """The fast path of the torch front end, which needs Python's headers and is for one Python."""
+    include = sysconfig.get_paths()["include"]
+    return Sources(
+        HERE.parent.parent / "torch" / "fast" / "fast.cpp",
+        ("guard.cpp", "objects.cpp", "objects.h", "operators.cpp"),
+        ("-O2", f"-I{include}", f"-DGT_PYTHON={sys.hexversion}"),
+    )
 
 
 def key(torch_version: str, compiler_version: str, sources: Sources = HELPER) -> str:

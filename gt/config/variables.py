@@ -364,9 +364,10 @@ FRONT = Variable(
     "are the same.",
     details="""\
 `auto`: as soon as there is a library for the installed torch, which the first program that
-runs for half a minute compiles beside its work at the lowest priority (a C++20 compiler,
-Python's headers, torch 2.11 or later). `on` compiles when `gt.torch` is imported, and says
-why where it cannot; `off` stays in Python.""",
+runs for half a minute compiles beside its work at the lowest priority (a C++20 compiler and
+Python's headers). It is tried with torch 2.15; with a torch that it does not compile
+against, operators stay in Python. `on` compiles when `gt.torch` is imported, and says why
+where it cannot; `off` stays in Python.""",
 )
 DDP = Variable(
     name="GT_DDP",

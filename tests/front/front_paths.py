@@ -29,7 +29,7 @@ def install() -> bool:
 @pytest.fixture(params=["C++", "Python"], autouse=True)
 def front_path(request: pytest.FixtureRequest) -> Iterator[str]:
     """Name of the way by which operators are called."""
-    if request.param == "C++" and not install():
+    if not install() and request.param == "C++":
         pytest.skip("no C++ compiler")
     start.switch(is_on=request.param == "C++")
     yield request.param

@@ -224,13 +224,17 @@ checks:
 # Every check that a commit must pass; Python tests come last
 ci: checks (python "-n" "2" "--dist" "loadfile")
 
+# Advisories against crates and Python packages, and licences; a tool that is absent or offline is named
+audit:
+    python tools/audit.py
+
 # The sizes that the project claims, all or some PARTs of them; writes benchmarks/full/DATE.md and layouts.png
 sizes *parts:
     nice python benchmarks/full.py {{ parts }}
 
-# ci, then slow checks: the claimed sizes, benchmarks, 100 steps of every program, ten minutes of fuzzing, licences
+# ci, then slow checks: the claimed sizes, benchmarks, 100 steps of every program, ten minutes of fuzzing, advisories
 full: ci docs bench sizes
     just planted
     GT_ZOO_STEPS=100 pytest tests/front/test_zoo.py
     just fuzz 600
-    if command -v cargo-deny >/dev/null; then cargo deny check; else echo "cargo-deny is not installed: licences and advisories were not checked"; fi
+    just audit

@@ -33,7 +33,7 @@ from gt.tensors.draws import Generator
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'LEASE_SECONDS_MAX', 'PUBLISHED_NAME_BYTES_MAX', 'PreparedCall', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'cancel', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'metadata_address', 'next_draw', 'numbered', 'offer_aten', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'publish', 'published', 'published_names', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'session_request', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers']
+__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'LEASE_SECONDS_MAX', 'PUBLISHED_NAME_BYTES_MAX', 'PreparedCall', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'cancel', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'metadata_address', 'new_token', 'next_draw', 'numbered', 'offer_aten', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'publish', 'published', 'published_names', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'session_request', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers', 'write_certificates']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1667,7 +1667,7 @@ def set_rng_state(seed: _int, draw: _int) -> None: ...
 def init() -> None:
     """Starts the workers now instead of at the first operation; returns at once."""
 def connect(
-    address: str, token: str | None = None, verbose: _bool = False, ring: _bool = True, worker_seconds: _float | None = None, session: str | None = None, lease_s: _int | None = None
+    address: str, token: str | None = None, verbose: _bool = False, ring: _bool = True, worker_seconds: _float | None = None, session: str | None = None, lease_s: _int | None = None, tls_ca: str | None = None
 ) -> None:
     """Connects to a dispatcher process; tensors of an earlier session become void."""
 def cancel() -> None:
@@ -1710,6 +1710,10 @@ def has_begun() -> _bool:
     """Returns true if the session's first operation has been made."""
 def parse_trace_line(line: str) -> tuple[str, str] | None:
     """The operator of a log line and the line as GT prints it; None for an empty line or a comment.  The instruction is also converted to its binary form and back where it has one (a slot number may be too large for it)."""
+def write_certificates(folder: str, hosts: Sequence[str], days: _int) -> _bool:
+    """Writes a certificate for a dispatcher on these hosts and its key into a folder, signed by the authority there, which is made if there is none; returns true if it was."""
+def new_token(name: str) -> tuple[str, str]:
+    """Returns a new token of a user, and its line for the token file, which holds its hash."""
 def serve(arguments: Sequence[str]) -> _int:
     """Runs the dispatcher program until SIGINT or SIGTERM; returns the exit code."""
 def executing_op() -> str | None: ...
@@ -1815,6 +1819,7 @@ def run_on_socket(
     unix: str | None,
     index: _int | None,
     token: str,
+    tls_ca: str | None,
     rings: _bool,
     backend: object,
 ) -> None: ...

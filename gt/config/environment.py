@@ -260,6 +260,11 @@ def token() -> str | None:
     return read(variables.TOKEN) or None
 
 
+def tls_ca() -> str | None:
+    """Path of the certificate of the authority by which a dispatcher is known: GT_TLS_CA."""
+    return read(variables.TLS_CA) or None
+
+
 def use_token(token: str) -> None:
     """Set the token for sessions of this process and of its children."""
     os.environ[variables.TOKEN.name] = token

@@ -242,6 +242,17 @@ TOKEN = Variable(
     expected="a token",
     summary="The token of a client or a worker for a dispatcher on another host.",
 )
+TLS_CA = Variable(
+    name="GT_TLS_CA",
+    family=EVERYBODY,
+    default="",
+    shown="none: connections are not encrypted",
+    parse=str,
+    expected="a path",
+    summary="The certificate of the cluster's authority (`ca.pem` of `gt cert`): a client or a "
+    "worker then encrypts its connection to the dispatcher, and checks who answers; see "
+    "[Security](../security.md).",
+)
 NO_RING = Variable(
     name="GT_NO_RING",
     family=EVERYBODY,

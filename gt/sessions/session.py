@@ -81,14 +81,23 @@ def connect(
         NoWorker: fewer workers have joined in that time; the session stays open.
         ConnectionLost: nothing answers there within three seconds, it is no GT dispatcher, or it
             refuses (another version, a missing or wrong token in GT_TOKEN, a session that has a
-            client or belongs to another user).
+            client or belongs to another user), or GT_TLS_CA does not fit the certificate there.
         ConfigError: an environment variable has no meaning.
     """
     lease_s = _lease(session, lease)
     worker_seconds = worker_seconds if wait is None else wait
     config.check()
     verbose, ring = config.is_verbose(), config.uses_rings()
-    _core.connect(address, config.token(), verbose, ring, worker_seconds, session, lease_s)
+    _core.connect(
+        address,
+        config.token(),
+        verbose,
+        ring,
+        worker_seconds,
+        session,
+        lease_s,
+        config.tls_ca(),
+    )
     register_exit()
     _notice_absent_log(address)
     _wait_for_workers(address, workers, worker_seconds)

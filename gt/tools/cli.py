@@ -15,6 +15,8 @@ from gt.compat import version
 INTERRUPTED = 130  # a shell's exit status for Ctrl-C
 # Subcommands with a command line of their own: module, function, summary.
 OWN = {
+    "token": ("gt.tools.credentials", "issue", "a new token of a user, and its line for the file"),
+    "cert": ("gt.tools.credentials", "certify", "an authority and a dispatcher's certificate"),
     "demo": ("gt.tools.demo", "main", "train two small models on real data"),
     "run": ("gt.tools.run", "main", "run a PyTorch program as it stands"),
     "launch": (

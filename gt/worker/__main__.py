@@ -229,6 +229,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
         threads=threads,
         index=index,
         token=config.token() or "",
+        tls_ca=config.tls_ca(),
         control_fd=arguments.control_fd,
         host=arguments.host,
         port=arguments.port,

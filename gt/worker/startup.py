@@ -62,6 +62,7 @@ class Start:
     port: int | None
     unix: str | None
     rings: bool = True
+    tls_ca: str | None = None
     process_groups: str = "auto"
     trusted_networks: Sequence[str] = ()
     look_ahead: int | None = None
@@ -181,6 +182,7 @@ def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> N
                 unix=start.unix,
                 index=start.index,
                 token=start.token,
+                tls_ca=start.tls_ca,
                 rings=start.rings,
                 backend=backend,
             )

@@ -15,13 +15,18 @@ class CuttingProxy:
     Args:
         target: Address of the dispatcher.
         alter: Changes bytes on their way from it.
+        seen: Gets a copy of the bytes on their way to it.
     """
 
     def __init__(
-        self, target: tuple[str, int], alter: Callable[[bytes], bytes] | None = None
+        self,
+        target: tuple[str, int],
+        alter: Callable[[bytes], bytes] | None = None,
+        seen: bytearray | None = None,
     ) -> None:
         self._target = target
         self._alter = alter or _same
+        self._seen = seen
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._lock = threading.Lock()  # guards the two below
@@ -66,10 +71,15 @@ class CuttingProxy:
             with self._lock:
                 self._open += [near, far]
                 self.connections += 1
-            for source, sink, alter in ((near, far, _same), (far, near, self._alter)):
+            for source, sink, alter in ((near, far, self._look), (far, near, self._alter)):
                 thread = threading.Thread(target=_pass, args=(source, sink, alter))
                 self._threads.append(thread)
                 thread.start()
+
+    def _look(self, chunk: bytes) -> bytes:
+        if self._seen is not None:
+            self._seen.extend(chunk)
+        return chunk
 
 
 def _same(chunk: bytes) -> bytes:

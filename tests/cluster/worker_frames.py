@@ -83,6 +83,7 @@ class ThreadWorker:
                     unix=None,
                     index=None,
                     token="",
+                    tls_ca=None,
                     rings=False,
                     backend=self._backend,
                 )

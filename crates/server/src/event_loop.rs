@@ -9,6 +9,7 @@ mod sessions;
 mod usage;
 
 use crate::accounts::Accounts;
+use crate::audit::AuditLog;
 use crate::client::{Breach, ServedClient};
 use crate::death;
 use crate::leases::Leases;
@@ -44,6 +45,7 @@ pub(crate) struct EventLoop {
     pub(crate) leases: Leases,
     /// Policy and usage by user.
     pub(crate) accounts: Accounts,
+    pub(crate) audit: AuditLog,
     /// Clients in the order of their turns.
     clients: Vec<ServedClient>,
     workers: BTreeMap<WorkerIndex, Inbound>,
@@ -72,6 +74,7 @@ impl EventLoop {
             outbox,
             leases,
             accounts,
+            audit: AuditLog::default(),
             clients,
             workers,
             events,
@@ -90,6 +93,11 @@ impl EventLoop {
     /// Sets the policy, which limits nobody by default.
     pub fn with_accounts(self, accounts: Accounts) -> Self {
         Self { accounts, ..self }
+    }
+
+    /// Sets the audit log, which is none by default.
+    pub fn with_audit(self, audit: AuditLog) -> Self {
+        Self { audit, ..self }
     }
 
     /// Runs until it is told to stop.

@@ -3,6 +3,7 @@
 //! The map:
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
 //! - `event_loop`, `client`, `outbox`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - [`certificates`]: `gt cert`; `certificate`: what it wrote, read by the dispatcher.
 //! - [`death`]: texts about a worker that has ended.
 //! - `policy`: the file of weights and limits by user; `accounts`: who uses how much.
 //! - `leases`: sessions that outlive their clients.
@@ -10,6 +11,7 @@
 //! - [`Backlog`]: words on their way to a ring or a channel that is full, here and in a client.
 //! - `net`: the other thread, where tokio serves sockets: handshakes, tokens, frames over TCP, life lines.
 //! - `waker` and channels with limits stand between the two.
+//! - `audit`: the log of who came, was refused, and left.
 //! - [`trace`]: the instruction log; [`LineLog`]: its file, which may fail.
 //!
 //! **Architecture invariant:** only the core knows the meaning of an instruction. Only this crate
@@ -17,10 +19,14 @@
 //! system when the process ends.
 
 mod accounts;
+mod audit;
 mod backlog;
+mod certificate;
+pub mod certificates;
 mod client;
 pub mod death;
 mod event_loop;
+mod file_stamp;
 mod leases;
 mod line_log;
 mod link;
@@ -37,14 +43,16 @@ mod turns;
 mod waker;
 
 pub use backlog::Backlog;
+pub use certificate::TlsFileError;
 pub use line_log::LineLog;
 pub use net::ListenError;
 pub use options::{Command, HELP, ServerOptions, UsageError};
 pub use policy::PolicyError;
 pub use sleep::SleepError;
-pub use tokens::TokenFileError;
+pub use tokens::{NewTokenError, TokenFileError, new_token};
 
 use accounts::Accounts;
+use audit::AuditLog;
 use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
@@ -70,11 +78,15 @@ pub enum ServeError {
     #[error(transparent)]
     TokenList(#[from] TokenFileError),
     #[error(transparent)]
+    Tls(#[from] TlsFileError),
+    #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("cannot write the instruction log {}: {source}", path.display())]
     Trace { path: PathBuf, source: io::Error },
+    #[error("cannot write the audit log {}: {source}", path.display())]
+    Audit { path: PathBuf, source: io::Error },
     #[error("cannot read the prices {}: {why}", path.display())]
     CostModel { path: PathBuf, why: String },
     #[error(transparent)]
@@ -110,9 +122,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// [`ServeError`]: it could not start, or a thread of it failed.
 pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let tokens = options.token_file.as_deref().map(TokenList::read).transpose()?;
+    let tls = options.tls.as_ref().map(|files| certificate::read(&files.certificate, &files.key));
+    let tls = tls.transpose()?;
     let policy = open_policy(options, tokens.as_ref())?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
+    let audit = open_audit_log(options)?;
     raise_descriptor_limit();
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(trace.is_some());
@@ -126,9 +141,11 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let event_loop =
         EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?
             .with_leases(Leases::new(options.lease))
+            .with_audit(audit.clone())
             .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())));
     // Its end stops the thread.
-    let _watching = policy.map(|(file, _)| watch_policy(file, &events, &waker)).transpose()?;
+    let _watching =
+        policy.map(|(file, _)| watch_policy(file, &events, &waker, audit.clone())).transpose()?;
     let (ended, core_ended) = oneshot::channel();
     let core = std::thread::Builder::new().name("gt-core".into()).spawn(move || {
         let outcome = event_loop.run();
@@ -136,7 +153,8 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
         let _: Result<(), ()> = ended.send(());
         outcome
     })?;
-    let start = net::Start { listeners, tokens, events, waker, core_ended };
+    let tokens = options.token_file.clone().zip(tokens);
+    let start = net::Start { listeners, tokens, tls, audit, events, waker, core_ended };
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
     Ok(served?)
@@ -167,10 +185,12 @@ fn watch_policy(
     file: PolicyFile,
     events: &mpsc::UnboundedSender<NetEvent>,
     waker: &Arc<Waker>,
+    audit: AuditLog,
 ) -> io::Result<std::sync::mpsc::Sender<()>> {
     let (stop, stopped) = std::sync::mpsc::channel();
     let (events, waker) = (events.clone(), Arc::clone(waker));
     let tell = move |policy| {
+        audit.write("policy-reloaded", format_args!(""));
         // Refused only when the core's thread has ended.
         let _ = events.send(NetEvent::Policy(policy));
         waker.wake();
@@ -189,6 +209,11 @@ fn read_cost_model(path: &Path, may_be_absent: bool) -> Result<CostModel, ServeE
         read => read.map_err(|error| failed(error.to_string()))?,
     };
     text.parse().map_err(|error: CostModelError| failed(error.to_string()))
+}
+
+fn open_audit_log(options: &ServerOptions) -> Result<AuditLog, ServeError> {
+    let Some(path) = &options.audit_log else { return Ok(AuditLog::default()) };
+    AuditLog::open(path).map_err(|source| ServeError::Audit { path: path.clone(), source })
 }
 
 fn open_trace(options: &ServerOptions) -> Result<Option<Trace>, ServeError> {

@@ -12,6 +12,8 @@ const WRITE_BYTES: usize = 8 * 1024;
 /// An open log.
 #[derive(Debug)]
 pub struct LineLog {
+    /// Kind of log, in notices.
+    kind: &'static str,
     path: PathBuf,
     file: File,
     /// Whole lines that are not in the file yet, then the unfinished one.
@@ -32,7 +34,13 @@ impl LineLog {
     pub fn new(path: PathBuf, file: File) -> io::Result<Self> {
         let kept_bytes = file.metadata()?.len();
         let (text, lines, lost, notice) = (String::new(), 0, None, None);
-        Ok(Self { path, file, text, lines, kept_bytes, lost, notice })
+        Ok(Self { kind: "instruction log", path, file, text, lines, kept_bytes, lost, notice })
+    }
+
+    /// Names the kind of log for notices; by default it is an instruction log.
+    #[must_use]
+    pub fn named(self, kind: &'static str) -> Self {
+        Self { kind, ..self }
     }
 
     /// Buffer for the next line; [`Self::end_line`] ends it.
@@ -67,7 +75,8 @@ impl LineLog {
         self.lost = Some(lines);
         let path = self.path.display();
         self.notice = Some(format!(
-            "the instruction log {path} ends here: {error}; the program goes on, and what it logs from now on is lost"
+            "the {} {path} ends here: {error}; the program goes on, and what it logs from now on is lost",
+            self.kind
         ));
         // Half a line would be read as another one. A file that is not regular has no length, and
         // refuses.
@@ -80,10 +89,8 @@ impl LineLog {
         if let Some(lost) = self.lost.filter(|&lost| lost > 0) {
             let count =
                 if lost == 1 { "1 record is".to_owned() } else { format!("{lost} records are") };
-            let text = format!(
-                "{count} missing at the end of the instruction log {}",
-                self.path.display()
-            );
+            let text =
+                format!("{count} missing at the end of the {} {}", self.kind, self.path.display());
             let before = self.notice.take().map(|notice| notice + "\n").unwrap_or_default();
             self.notice = Some(before + &text);
             self.lost = Some(0);

@@ -7,31 +7,39 @@
     reason = "bytes from outside are read here, and none of them may end the process"
 )]
 
+mod authentication;
 mod framed;
 mod greeting;
 mod introductions;
 mod listeners;
+mod peer_socket;
 mod registry;
 mod ring_peer;
 mod secret;
+mod secure;
+mod strangers;
 mod tcp_peer;
 
 pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
 
+use crate::audit::AuditLog;
 use crate::net_event::NetEvent;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use crate::waker::Waker;
+use authentication::Authentication;
 use gt_transport::tcp::LinkLimits;
 use registry::Registry;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
 
 /// Time limit for connections to close when the dispatcher stops.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -40,7 +48,11 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(crate) struct Net {
     events: mpsc::UnboundedSender<NetEvent>,
     waker: Arc<Waker>,
-    tokens: Option<TokenList>,
+    /// Admits peers by their tokens, if there is a token file.
+    authentication: Option<Rc<Authentication>>,
+    /// Encrypts the connections of TCP.
+    tls: Option<TlsAcceptor>,
+    audit: AuditLog,
     links: LinkLimits,
     registry: RefCell<Registry>,
     /// The abstract address of the local socket.
@@ -61,7 +73,10 @@ impl Net {
 /// Parameters of the sockets' thread.
 pub(crate) struct Start {
     pub listeners: Listeners,
-    pub tokens: Option<TokenList>,
+    /// The token file and its contents.
+    pub tokens: Option<(PathBuf, TokenList)>,
+    pub tls: Option<TlsAcceptor>,
+    pub audit: AuditLog,
     pub events: mpsc::UnboundedSender<NetEvent>,
     pub waker: Arc<Waker>,
     /// Resolves when the core's thread ends.
@@ -79,16 +94,35 @@ pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()
 }
 
 async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()> {
-    let Start { listeners, tokens, events, waker, mut core_ended } = start;
+    let Start { listeners, tokens, tls, audit, events, waker, mut core_ended } = start;
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::default());
     let local_socket = listeners.local_address.clone();
     let links = options.links;
-    let net = Rc::new(Net { events, waker, tokens, links, registry, local_socket, open });
+    let authentication = tokens.map(|(path, list)| Authentication::new(path, list, audit.clone()));
+    let authentication = authentication.transpose()?;
+    let authentication = authentication.map(Rc::new);
+    let net = Rc::new(Net {
+        events,
+        waker,
+        authentication,
+        tls,
+        audit,
+        links,
+        registry,
+        local_socket,
+        open,
+    });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let accepting = listeners.accept_all(&net)?;
+    let mut accepting = listeners.accept_all(&net)?;
+    if let Some(authentication) = &net.authentication {
+        let watching = authentication::watch(Rc::clone(authentication));
+        accepting.push(tokio::task::spawn_local(watching));
+    }
     listeners::announce(&listeners, options)?;
+    let is_encrypted = net.tls.is_some();
+    net.audit.write("started", format_args!(" tls={is_encrypted}"));
     tokio::select! {
         _ = interrupt.recv() => tracing::info!("interrupted: stopping"),
         _ = terminate.recv() => tracing::info!("terminated: stopping"),
@@ -97,6 +131,7 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
     for task in accepting {
         task.abort();
     }
+    net.audit.write("stopping", format_args!(""));
     net.tell(NetEvent::Stop);
     // Its end drops all links, and with them their cancel tokens.
     let _ = core_ended.await;

@@ -22,8 +22,11 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --host HOST            the same in two parts; other hosts than this one need --token-file
   -p, --port PORT
   --unix PATH            listen on a Unix socket (alone: no TCP)
-  --token-file FILE      a line `name token` for each user; nobody else may connect
+  --token-file FILE      a line for each user, as `gt token NAME` makes it; nobody else may connect
+  --tls-cert FILE        encrypt TCP with this certificate, as `gt cert` writes it; clients and workers
+  --tls-key FILE         then need GT_TLS_CA; its private key
   --policy FILE          weights, memory quotas and numbers of sessions by user, in YAML
+  --audit-log FILE       append a line for each connection, refusal, session and change of these files
   --log-level LEVEL      error, warn, info (default) or debug, on stderr
   --instruction-log FILE write a line for each instruction
   --prices FILE          what work and traffic cost, for the planner: lines NAME=MICROSECONDS
@@ -36,6 +39,24 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   -h, --help, --version
 ";
 
+/// Files of the dispatcher's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Both files, or neither.
+    fn of(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<Self>, UsageError> {
+        match (certificate, key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(Self { certificate, key })),
+            (Some(_), None) | (None, Some(_)) => Err(UsageError::HalfTls),
+        }
+    }
+}
+
 /// Configuration, made once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
@@ -43,8 +64,11 @@ pub struct ServerOptions {
     pub listen: Option<String>,
     pub unix: Option<PathBuf>,
     pub token_file: Option<PathBuf>,
+    /// Certificate and key for TCP.
+    pub tls: Option<TlsFiles>,
     /// Weights and limits by user.
     pub policy: Option<PathBuf>,
+    pub audit_log: Option<PathBuf>,
     pub log_level: Level,
     pub instruction_log: Option<PathBuf>,
     pub prices: Option<PathBuf>,
@@ -78,6 +102,8 @@ pub enum UsageError {
     Seconds(String),
     #[error("--log-payloads needs --instruction-log FILE")]
     PayloadsWithoutLog,
+    #[error("--tls-cert and --tls-key belong together: give both")]
+    HalfTls,
     #[error("--probe needs --prices FILE, where it writes to")]
     ProbeWithoutFile,
 }
@@ -91,11 +117,14 @@ impl Command {
         use lexopt::prelude::{Long, Short, ValueExt};
         let mut parser = lexopt::Parser::from_args(arguments);
         let (mut listen, mut host, mut port) = (None, None, None);
+        let (mut certificate, mut key) = (None, None);
         let mut options = ServerOptions {
             listen: None,
             unix: None,
             token_file: None,
+            tls: None,
             policy: None,
+            audit_log: None,
             log_level: Level::INFO,
             instruction_log: None,
             prices: None,
@@ -111,7 +140,10 @@ impl Command {
                 Long("port") | Short('p') => port = Some(parser.value()?.parse::<u16>()?),
                 Long("unix") => options.unix = Some(parser.value()?.into()),
                 Long("token-file") => options.token_file = Some(parser.value()?.into()),
+                Long("tls-cert") => certificate = Some(parser.value()?.into()),
+                Long("tls-key") => key = Some(parser.value()?.into()),
                 Long("policy") => options.policy = Some(parser.value()?.into()),
+                Long("audit-log") => options.audit_log = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
                 Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
                 Long("prices") => options.prices = Some(parser.value()?.into()),
@@ -139,6 +171,7 @@ impl Command {
         if options.probe && options.prices.is_none() {
             return Err(UsageError::ProbeWithoutFile);
         }
+        options.tls = TlsFiles::of(certificate, key)?;
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),
             (Some(_), _, _) => return Err(UsageError::ListenTwice),
@@ -217,6 +250,7 @@ mod tests {
         check("--help", "Help");
         check("--listen a:1 -p 7", "--listen and --host/--port say the same: give one");
         check("--log-payloads", "--log-payloads needs --instruction-log FILE");
+        check("--tls-cert a", "--tls-cert and --tls-key belong together: give both");
         check("--probe", "--probe needs --prices FILE, where it writes to");
         check("--resume-seconds -1", r#""-1": expected seconds, of 0 and more"#);
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);

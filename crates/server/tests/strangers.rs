@@ -13,6 +13,7 @@ mod common;
 use common::peer::{Peer, greet, hello};
 use common::{Server, worker};
 use gt_protocol::handshake::{Capabilities, Hello, RefusalCode, Role, Token};
+use gt_protocol::integer::to_u64;
 use gt_protocol::{Attr, Id, Instruction, Op, Operand};
 use gt_transport::HEAD_WORDS;
 use std::io::{Read, Write};
@@ -89,6 +90,42 @@ fn each_stranger_is_one_line() {
     assert_eq!(warnings.len(), 4, "{log}");
 }
 
+/// Number of strangers in a flood: four times as many as are heard at once.
+const FLOOD: usize = 1000;
+
+#[test]
+fn a_flood_of_strangers_keeps_nobody_out() {
+    let mut server = Server::start("flood", &[]);
+    let _toy = worker::spawn(&server);
+    let mut good = Peer::unix(&server, hello(Role::Client));
+    good.upload(0, &[1.0]);
+
+    let mut strangers: Vec<TcpStream> = Vec::with_capacity(FLOOD);
+    for number in 0..FLOOD {
+        let mut stream = connect(&server);
+        // A third says nothing, a third begins a hello, a third sends garbage. Some are closed by
+        // then.
+        let _ = match number % 3 {
+            0 => Ok(()),
+            1 => stream.write_all(b"GT\x01\n\xff"),
+            _ => stream.write_all(&noise(to_u64(number), 4096)),
+        };
+        strangers.push(stream);
+        if number % 100 == 99 {
+            // Whoever speaks is heard, on TCP as well: within the flood, not after it.
+            let mut late = Peer::tcp(&server, hello(Role::Client));
+            late.upload(0, &[2.0]);
+            assert_eq!(late.read(1, 0, 1).unwrap(), [2.0]);
+            assert_eq!(good.read(1, 0, 1).unwrap(), [1.0]);
+        }
+    }
+    drop(strangers);
+    let (_, log) = server.stop();
+    let told = log.lines().filter(|line| line.contains("of the oldest were closed")).count();
+    assert!((1..=3).contains(&told), "{log}");
+    assert!(!log.contains("panic"), "{log}");
+}
+
 /// A chunk without bytes: they are in the slab.
 fn chunk(offset: i64) -> Instruction<'static> {
     let mut chunk = Instruction::new(Op::Chunk);
@@ -162,6 +199,7 @@ fn tokens_are_asked_for() {
     let (_, log) = server.stop();
     std::fs::remove_file(folder).unwrap();
     assert!(log.contains("(\"bob\") is connected by rings"), "{log}");
+    assert_eq!(log.matches("2 tokens stand there in clear").count(), 1, "{log}");
     assert_eq!(log.matches(" WARN ").count(), 2, "{log}");
     assert!(!log.contains("secret-of"), "{log}");
 }

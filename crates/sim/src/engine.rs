@@ -205,6 +205,12 @@ impl Engine for ToyEngine {
         Ok(Stored::new(ToyTensor::from_fn(&dims, meta.dtype, |_| 0)))
     }
 
+    fn clear(&mut self, value: &mut Stored) -> Result<(), Fault> {
+        value.read()?;
+        value.tensor.data.fill(Default::default());
+        Ok(())
+    }
+
     fn write(&mut self, value: &mut Stored, byte_offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         value.read()?;
         let dtype = value.tensor.dtype;

@@ -9,6 +9,7 @@
 //! - [`descriptors`]: send and receive bytes with file descriptors; see whether a peer is gone.
 //! - [`calls`]: workers of different hosts meet over TCP.
 //! - [`tcp`]: options of a connection between hosts.
+//! - [`host_stream`]: such a connection, in clear or encrypted; [`authority`]: by whom its other end is known.
 //! - [`packing`]: fewer bytes on a slow link.
 //! - [`memory`]: large pages for large blocks, and copying past the caches.
 //! - [`process`]: state of another process: stopped or not, and its processor time.
@@ -37,9 +38,11 @@ compile_error!("gt-transport needs memfd, futex and eventfd: Linux only");
 #[cfg(not(target_endian = "little"))]
 compile_error!("gt-transport packs bytes into words in little-endian order, as its peers do");
 
+pub mod authority;
 pub mod calls;
 pub mod control;
 pub mod descriptors;
+pub mod host_stream;
 pub mod memory;
 pub mod packing;
 pub mod process;
@@ -51,11 +54,13 @@ pub mod sleep;
 pub mod tcp;
 pub mod vectors;
 
+pub use authority::{Authority, AuthorityError};
 pub use control::{ControlKind, ControlRecord, SLABS, receive_record, send_record};
 pub use descriptors::{
     DescriptorError, FDS_MAX, drain_eventfd, eventfd, peer_closed, receive_with_fds, send_with_fds,
     socket_pair,
 };
+pub use host_stream::HostStream;
 pub use process::{ProcessState, process_state};
 pub use ring::{CAPACITY_WORDS_MAX, CAPACITY_WORDS_MIN, Consumer, Producer, RingError, create};
 pub use scheduling::{

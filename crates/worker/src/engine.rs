@@ -151,6 +151,9 @@ pub trait Engine {
     /// Allocates a value whose bytes [`write`](Self::write) will fill.
     fn allocate(&mut self, meta: &Meta) -> Result<Self::Value, Fault>;
 
+    /// Sets all bytes of an allocated value to zero.
+    fn clear(&mut self, value: &mut Self::Value) -> Result<(), Fault>;
+
     /// Writes bytes into an allocated value; the machine has checked that they fit.
     fn write(
         &mut self,

@@ -5,18 +5,19 @@ use super::framed::serve_frames;
 use super::greeting::{WELCOME_PATIENCE, greet, tell};
 use super::machine::Worker;
 use super::process::serve_control;
-use super::redial::Redial;
+use super::redial::{DispatcherName, Redial};
 use gt_protocol::handshake::{
     Capabilities, Hello, LocalSocket, Resume, Role, Secret, Token, Welcome,
 };
 use gt_transport::tcp::{self, Probes};
+use gt_transport::{Authority, HostStream};
 use pyo3::exceptions::{PyConnectionError, PyConnectionRefusedError};
 use pyo3::prelude::*;
 use std::net::{SocketAddr as InternetAddress, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs a worker of a listening dispatcher, until that is gone.
 ///
@@ -25,6 +26,7 @@ use std::path::Path;
 ///     unix: The path of the dispatcher's Unix socket.
 ///     index: The preferred index of this worker.
 ///     token: The access token, for a dispatcher that requires one.
+///     `tls_ca`: The file with the authority's certificate, to encrypt the connection to the dispatcher.
 ///     rings: True to use shared memory where the dispatcher is on this host.
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
 ///
@@ -32,7 +34,7 @@ use std::path::Path;
 ///     `ConnectionRefusedError`: The dispatcher does not answer, or refuses the worker.
 ///     `ConnectionError`: The connection fails later.
 #[pyfunction]
-#[pyo3(signature = (*, host, port, unix, index, token, rings, backend))]
+#[pyo3(signature = (*, host, port, unix, index, token, tls_ca, rings, backend))]
 #[allow(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
 pub fn run_on_socket(
     py: Python<'_>,
@@ -41,6 +43,7 @@ pub fn run_on_socket(
     unix: Option<&str>,
     index: Option<u32>,
     token: &str,
+    tls_ca: Option<PathBuf>,
     rings: bool,
     backend: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
@@ -62,8 +65,11 @@ pub fn run_on_socket(
         return serve_control(py, socket.into(), worker);
     }
     let port = port.ok_or_else(|| PyConnectionError::new_err("no port"))?;
+    let authority = tls_ca.as_deref().map(Authority::read).transpose();
+    let authority = authority.map_err(|error| refused(error.to_string()))?;
+    let dispatcher = DispatcherName { host: host.to_owned(), port, authority };
     let (stream, welcome, listener) = py
-        .detach(|| dial_tcp(host, port, hello.clone(), worker.links.dispatcher.probes))
+        .detach(|| dial_tcp(&dispatcher, hello.clone(), worker.links.dispatcher.probes))
         .map_err(refused)?;
     if let Some(opened) = &welcome.local_socket
         && let Ok(socket) = py.detach(|| open_local(opened, &welcome, &hello))
@@ -76,13 +82,14 @@ pub fn run_on_socket(
     }
     let index =
         welcome.worker.ok_or_else(|| refused("the welcome names no worker index".to_owned()))?;
-    tell_joined(&welcome, &format!("{host}:{port}"), "TCP", backend)?;
-    if !stream.peer_addr().is_ok_and(|address| address.ip().is_loopback())
+    let way = if stream.is_encrypted() { "TLS" } else { "TCP" };
+    tell_joined(&welcome, &format!("{host}:{port}"), way, backend)?;
+    if !stream.socket().peer_addr().is_ok_and(|address| address.ip().is_loopback())
         && let Some(line) = tcp::clipped_buffers()
     {
         tell(&line);
     }
-    let redial = Redial::new(&stream, hello, &welcome, worker.links.dispatcher)
+    let redial = Redial::new(&stream, dispatcher, hello, &welcome, worker.links.dispatcher)
         .map_err(|error| refused(error.to_string()))?;
     serve_frames(py, stream, worker, index, listener, redial)
 }
@@ -104,25 +111,27 @@ fn tell_joined(
 
 /// The connection, the answer to the hello, and the listener for workers of other hosts.
 fn dial_tcp(
-    host: &str,
-    port: u16,
+    dispatcher: &DispatcherName,
     mut hello: Hello,
     probes: Probes,
-) -> Result<(TcpStream, Welcome, TcpListener), String> {
+) -> Result<(HostStream, Welcome, TcpListener), String> {
+    let DispatcherName { host, port, .. } = dispatcher;
     let text = |error: std::io::Error| format!("{host}:{port}: {error}");
-    let addresses: Vec<InternetAddress> = (host, port)
+    let addresses: Vec<InternetAddress> = (host.as_str(), *port)
         .to_socket_addrs()
         .map_err(|error| format!("the host {host:?} is unknown ({error})"))?
         .collect();
-    let mut stream = TcpStream::connect(addresses.as_slice()).map_err(text)?;
+    let stream = TcpStream::connect(addresses.as_slice()).map_err(text)?;
     tcp::tune(&stream, probes).map_err(text)?;
     stream.set_read_timeout(Some(WELCOME_PATIENCE)).map_err(text)?;
     // Bound to the interface that reaches the dispatcher: that network also reaches the other
     // workers.
     let listener = TcpListener::bind((stream.local_addr().map_err(text)?.ip(), 0)).map_err(text)?;
     hello.data_port = Some(listener.local_addr().map_err(text)?.port());
+    let mut stream =
+        dispatcher.secure(stream).map_err(|error| format!("{host}:{port}: {error}"))?;
     let welcome = greet(&mut stream, &hello).map_err(|error| format!("{host}:{port}: {error}"))?;
-    stream.set_read_timeout(None).map_err(text)?;
+    stream.socket().set_read_timeout(None).map_err(text)?;
     Ok((stream, welcome, listener))
 }
 

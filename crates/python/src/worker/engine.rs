@@ -321,6 +321,11 @@ impl Engine for PythonEngine {
         self.memory.allocate(py, meta, dtype).map_err(|error| self.fault(py, &error))
     }
 
+    fn clear(&mut self, value: &mut Self::Value) -> Result<(), Fault> {
+        let py = attached();
+        self.memory.clear(py, value).map_err(|error| self.fault(py, &error))
+    }
+
     fn write(
         &mut self,
         value: &mut Self::Value,

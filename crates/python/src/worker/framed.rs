@@ -11,14 +11,14 @@ use super::stream::WorkerStream;
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromWorker};
-use gt_transport::FutexWaker;
 use gt_transport::tcp::AnswerWatch;
+use gt_transport::{FutexWaker, HostStream};
 use gt_worker::{Replies, Stop};
 use pyo3::exceptions::PyConnectionError;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 
 pub fn serve_frames(
     py: Python<'_>,
-    socket: TcpStream,
+    socket: HostStream,
     worker: Worker,
     index: u32,
     listener: TcpListener,
@@ -51,8 +51,13 @@ pub fn serve_frames(
         while answers.arrived.is_empty() && !answers.has_ended {
             let limit = idle.limit().min(answers.watch.interval().unwrap_or(Duration::MAX));
             machine.flush_record();
-            if py.detach(|| stream.wait_for(&answers.stream, limit)).map_err(connection)? {
+            if answers.stream.has_taken_in() {
                 py.detach(|| answers.take_frame());
+                continue;
+            }
+            let ready = py.detach(|| stream.wait_for(answers.stream.socket(), limit));
+            if ready.map_err(connection)? {
+                py.detach(|| answers.take_arrived());
                 continue;
             }
             py.check_signals()?;
@@ -83,7 +88,7 @@ pub fn serve_frames(
 /// The worker's end of the link, which outlives its connections: answers are sent as frames, and
 /// frames with instructions arrive.
 struct FramedLink {
-    stream: TcpStream,
+    stream: HostStream,
     watch: AnswerWatch,
     redial: Redial,
     link: Link,
@@ -98,9 +103,9 @@ struct FramedLink {
 }
 
 impl FramedLink {
-    fn new(stream: TcpStream, redial: Redial) -> io::Result<Self> {
+    fn new(stream: HostStream, redial: Redial) -> io::Result<Self> {
         let watch = AnswerWatch::new(redial.limits().probes);
-        stream.set_write_timeout(watch.interval())?;
+        stream.socket().set_write_timeout(watch.interval())?;
         Ok(Self {
             stream,
             watch,
@@ -134,7 +139,7 @@ impl FramedLink {
     fn write(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         if !self.has_ended
-            && let Err(error) = self.watch.write_all(&self.stream, &bytes)
+            && let Err(error) = self.stream.write_watched(&mut self.watch, &bytes)
         {
             // Resuming sends the kept frames again.
             self.resume(&error);
@@ -146,9 +151,18 @@ impl FramedLink {
     /// Resumes a broken link while the other host is silent.
     fn look(&mut self) {
         if !self.has_ended
-            && let Err(error) = self.watch.look(&self.stream)
+            && let Err(error) = self.watch.look(self.stream.socket())
         {
             self.resume(&error);
+        }
+    }
+
+    /// Takes a frame if the readable socket has more than TLS's own messages.
+    fn take_arrived(&mut self) {
+        match self.stream.take_in() {
+            Ok(true) => self.take_frame(),
+            Ok(false) => {}
+            Err(error) => self.resume(&error),
         }
     }
 
@@ -198,14 +212,14 @@ impl FramedLink {
     }
 
     /// Sends the frames again that have not arrived; false if the new connection is broken, too.
-    fn go_on(&mut self, stream: TcpStream, acknowledged: u64) -> io::Result<bool> {
+    fn go_on(&mut self, stream: HostStream, acknowledged: u64) -> io::Result<bool> {
         self.link.resume(acknowledged).map_err(io::Error::other)?;
         self.watch = AnswerWatch::new(self.redial.limits().probes);
-        stream.set_write_timeout(self.watch.interval())?;
+        stream.socket().set_write_timeout(self.watch.interval())?;
         self.stream = stream;
         let mut again = Vec::new();
         self.link.resend(&mut again);
-        Ok(self.watch.write_all(&self.stream, &again).is_ok())
+        Ok(self.stream.write_watched(&mut self.watch, &again).is_ok())
     }
 }
 

@@ -109,6 +109,21 @@ impl ValueMemory {
         Ok(TensorValue::from(value))
     }
 
+    /// Sets the bytes of a value that [`allocate`](Self::allocate) made to zero.
+    pub fn clear(&self, py: Python<'_>, value: &TensorValue) -> PyResult<()> {
+        if self.write.is_some() {
+            return value.object(py).call_method0(py, "zero_").map(drop);
+        }
+        let (address, length) = self.place(py, value.object(py))?;
+        if length > 0 {
+            // SAFETY: the backend allocated the value contiguous, with `length` bytes at `address`;
+            // `value` keeps it alive; no other thread touches a value of this engine while the
+            // interpreter is attached here.
+            unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address).write_bytes(0, length) };
+        }
+        Ok(())
+    }
+
     /// Writes bytes into a value that [`allocate`](Self::allocate) made.
     ///
     /// # Panics

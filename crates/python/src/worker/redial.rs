@@ -3,6 +3,7 @@
 use super::greeting::{GreetError, WELCOME_PATIENCE, greet};
 use gt_protocol::handshake::{Hello, Resume, Secret, Welcome};
 use gt_transport::tcp::{self, LinkLimits};
+use gt_transport::{Authority, AuthorityError, HostStream};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,10 +12,30 @@ use std::time::{Duration, Instant};
 const CALL_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Name of the dispatcher, as the worker was told it.
+#[derive(Clone, Debug)]
+pub struct DispatcherName {
+    pub host: String,
+    pub port: u16,
+    /// Encrypts the connection.
+    pub authority: Option<Authority>,
+}
+
+impl DispatcherName {
+    /// Encrypts a new connection where there is an authority.
+    pub fn secure(&self, stream: TcpStream) -> Result<HostStream, AuthorityError> {
+        match &self.authority {
+            Some(authority) => authority.secure(stream, &self.host),
+            None => Ok(stream.into()),
+        }
+    }
+}
+
 /// Address of the dispatcher, and the credentials that readmit the worker.
 #[derive(Debug)]
 pub struct Redial {
     address: SocketAddr,
+    dispatcher: DispatcherName,
     hello: Hello,
     session: u32,
     secret: [u8; 16],
@@ -24,13 +45,14 @@ pub struct Redial {
 impl Redial {
     /// The data to resume the link of a worker that was welcomed over `stream`.
     pub fn new(
-        stream: &TcpStream,
+        stream: &HostStream,
+        dispatcher: DispatcherName,
         hello: Hello,
         welcome: &Welcome,
         limits: LinkLimits,
     ) -> io::Result<Self> {
-        let (address, session) = (stream.peer_addr()?, welcome.session);
-        Ok(Self { address, hello, session, secret: welcome.secret.0, limits })
+        let (address, session) = (stream.socket().peer_addr()?, welcome.session);
+        Ok(Self { address, dispatcher, hello, session, secret: welcome.secret.0, limits })
     }
 
     pub const fn limits(&self) -> LinkLimits {
@@ -39,7 +61,7 @@ impl Redial {
 
     /// Connects again; returns the new connection and the number of our last frame that arrived.
     /// `None` where nobody listens any more: the dispatcher has ended.
-    pub fn resume(&self, received: u64) -> io::Result<Option<(TcpStream, u64)>> {
+    pub fn resume(&self, received: u64) -> io::Result<Option<(HostStream, u64)>> {
         let start = Instant::now();
         // The loop ends at the time limit, or without a limit when the dispatcher has ended.
         loop {
@@ -56,10 +78,11 @@ impl Redial {
         }
     }
 
-    fn attempt(&self, received: u64) -> io::Result<(TcpStream, u64)> {
-        let mut stream = TcpStream::connect_timeout(&self.address, CALL_PATIENCE)?;
+    fn attempt(&self, received: u64) -> io::Result<(HostStream, u64)> {
+        let stream = TcpStream::connect_timeout(&self.address, CALL_PATIENCE)?;
         tcp::tune(&stream, self.limits.probes)?;
         stream.set_read_timeout(Some(WELCOME_PATIENCE))?;
+        let mut stream = self.dispatcher.secure(stream).map_err(io::Error::other)?;
         let secret = Secret(self.secret);
         let resume = Some(Resume { session: self.session, secret, acknowledged: received });
         let welcome = greet(&mut stream, &Hello { resume, ..self.hello.clone() });
@@ -67,7 +90,7 @@ impl Redial {
             GreetError::Refused(text) => io::Error::new(ErrorKind::PermissionDenied, text),
             GreetError::Failed(text) => io::Error::other(text),
         })?;
-        stream.set_read_timeout(None)?;
+        stream.socket().set_read_timeout(None)?;
         Ok((stream, welcome.acknowledged))
     }
 }

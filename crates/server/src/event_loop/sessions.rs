@@ -2,6 +2,7 @@
 //! other than their own.
 
 use super::EventLoop;
+use crate::audit::Quoted;
 use crate::leases::SessionRequest;
 use gt_dispatcher::{Event, NamedSummary, SessionId, Sink};
 use gt_protocol::handshake::NamedSession;
@@ -22,6 +23,9 @@ impl EventLoop {
         answer: oneshot::Sender<Result<SessionId, String>>,
     ) {
         let is_new = |named: &NamedSession| !self.dispatcher.named().any(|n| n.name == named.name);
+        let event =
+            if named.as_ref().is_none_or(is_new) { "session-opened" } else { "session-attached" };
+        let called = named.as_ref().map(|named| named.name.clone()).unwrap_or_default();
         let refusal = named.as_ref().is_none_or(is_new).then(|| self.session_limit(user)).flatten();
         let opened = match (refusal, named) {
             (Some(text), _) => Err(text),
@@ -39,6 +43,8 @@ impl EventLoop {
         let session = opened.as_ref().ok().copied();
         if let Some(session) = session {
             self.note_user(session, user);
+            let (user, called) = (Quoted("user", user), Quoted("name", &called));
+            self.audit.write(event, format_args!(" session={}{user}{called}", session.0));
         }
         if answer.send(opened).is_err()
             && let Some(session) = session
@@ -52,6 +58,11 @@ impl EventLoop {
         self.drop_client(session);
         if let Some(length) = self.leases.detach(session) {
             tracing::info!("session {} is detached for {} s", session.0, length.as_secs());
+            let seconds = length.as_secs();
+            self.audit.write(
+                "session-detached",
+                format_args!(" session={} lease-seconds={seconds}", session.0),
+            );
             return self.dispatcher.handle(Event::SessionDetached { session }, &mut self.outbox);
         }
         self.end_session(session);
@@ -59,6 +70,7 @@ impl EventLoop {
 
     /// Ends a session that has no client any more.
     fn end_session(&mut self, session: SessionId) {
+        self.audit.write("session-ended", format_args!(" session={}", session.0));
         self.leases.remove(session);
         self.count(Instant::now());
         self.accounts.close(session);
@@ -108,6 +120,10 @@ impl EventLoop {
         if !is_attached && !is_end {
             return Err(format!("-session {name:?} has no client"));
         }
+        let (event, by) = (if is_end { "session-killed" } else { "session-taken" }, asker.0);
+        let (user, called) = (Quoted("user", user), Quoted("name", name));
+        self.audit
+            .write(event, format_args!(" session={} by-session={by}{user}{called}", session.0));
         if is_attached {
             let what = if is_end { "ended" } else { "detached" };
             let reason = format!("session {name} was {what} by `gt` of its user");

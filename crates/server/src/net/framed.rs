@@ -3,6 +3,7 @@
 
 use super::greeting::{self, Admitted, GreetingError, Member};
 use super::introductions;
+use super::peer_socket::{PeerSocket, ReadHalf, WriteHalf};
 use super::registry::{Identity, Takeover, WorkerSocket};
 use super::ring_peer::CancelToken;
 use crate::link::{self, CHANNEL_FRAMES, WordSource, WordTarget};
@@ -20,9 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// Time limit for a peer to read the words that were sent before its session was closed.
@@ -62,14 +61,15 @@ struct Channels {
 }
 
 /// Serves a welcomed peer, until it is gone for good.
-pub(crate) async fn serve(admitted: Admitted, mut stream: TcpStream) -> Result<(), GreetingError> {
+pub(crate) async fn serve(admitted: Admitted, mut stream: PeerSocket) -> Result<(), GreetingError> {
     let Admitted { mut member, name, user, secret, capabilities, data_port, .. } = admitted;
     let data =
-        data_port.and_then(|port| Some(SocketAddr::new(stream.peer_addr().ok()?.ip(), port)));
+        data_port.and_then(|port| Some(SocketAddr::new(stream.tcp().peer_addr().ok()?.ip(), port)));
     let net = Rc::clone(member.net());
     let identity = member.identity;
     let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
-    let (mut channels, mut cancel) = attach(&member, (name, user), takeovers, data);
+    let way = stream.transport();
+    let (mut channels, mut cancel) = attach(&member, (name, user), takeovers, data, way);
     let session = FramedSession::new();
     let (key, probes) = (identity.key(), net.links.probes);
     // The loop ends with the session; each round is a new connection of the peer's.
@@ -122,6 +122,7 @@ fn attach(
     (name, user): (String, String),
     takeovers: mpsc::Receiver<Takeover>,
     data: Option<SocketAddr>,
+    way: &str,
 ) -> (Channels, CancelToken) {
     let net = member.net();
     let (inward, source) = mpsc::channel(CHANNEL_FRAMES);
@@ -132,16 +133,16 @@ fn attach(
         link::PeerLink { source, target, cancel, slab: None, slab_down: None, process: None };
     match member.identity {
         Identity::Session(session) => {
-            tracing::info!("session {session} ({name:?}) is connected by TCP");
+            tracing::info!("session {session} ({name:?}) is connected by {way}");
             net.tell(NetEvent::Client { session: SessionId(session), name, user, link });
         }
         Identity::Worker(index) => {
             let introductions = introductions::introduce(net, index, &WorkerSocket::Remote(data));
             if let Some(data) = data {
-                tracing::info!("worker {index} ({name:?}) is connected by TCP, data at {data}");
+                tracing::info!("worker {index} ({name:?}) is connected by {way}, data at {data}");
             } else {
                 let what = "no collectives with it but of those that it can call";
-                tracing::warn!("worker {index} ({name:?}) is connected by TCP: {what}");
+                tracing::warn!("worker {index} ({name:?}) is connected by {way}: {what}");
             }
             net.tell(NetEvent::Worker { index, link, introductions });
         }
@@ -171,15 +172,15 @@ async fn run(
     session: &FramedSession,
     channels: &mut Channels,
     cancel: &mut CancelToken,
-    stream: TcpStream,
+    stream: PeerSocket,
     probes: Probes,
 ) -> LinkEnd {
     let let_go = async {
         cancel.closed().await;
         tokio::time::sleep(LAST_WORDS).await;
     };
-    let watched = stream.as_fd().try_clone_to_owned();
-    let (reader, writer) = stream.into_split();
+    let watched = stream.tcp().as_fd().try_clone_to_owned();
+    let (reader, writer) = stream.split();
     let reader = BufReader::with_capacity(READ_BUFFER_BYTES, reader);
     let Channels { inward, outward, takeovers, waker } = channels;
     tokio::select! {
@@ -215,7 +216,7 @@ impl FramedSession {
 
     async fn read(
         &self,
-        mut reader: BufReader<OwnedReadHalf>,
+        mut reader: BufReader<ReadHalf>,
         inward: &mpsc::Sender<Vec<u32>>,
         waker: &Waker,
     ) -> LinkEnd {
@@ -232,16 +233,16 @@ impl FramedSession {
     /// Reads one frame; passes its words on and returns true if they are new.
     async fn read_frame(
         &self,
-        reader: &mut BufReader<OwnedReadHalf>,
+        reader: &mut BufReader<ReadHalf>,
         inward: &mpsc::Sender<Vec<u32>>,
     ) -> Result<bool, LinkEnd> {
         let mut bytes = [0; FrameHeader::BYTES];
-        reader.read_exact(&mut bytes).await.map_err(LinkEnd::Dropped)?;
+        reader.read_exact(&mut bytes).await.map_err(LinkEnd::dropped)?;
         let header = self.header(&bytes)?;
         // At most FRAME_BYTES_MAX: the header has been checked.
         let mut words = vec![0_u32; to_usize(header.length_bytes / 4)];
         let read = reader.read_exact(bytemuck::cast_slice_mut(&mut words)).await;
-        read.map_err(LinkEnd::Dropped)?;
+        read.map_err(LinkEnd::dropped)?;
         if !self.link.borrow().is_new(header)? {
             return Ok(false);
         }
@@ -269,7 +270,7 @@ impl FramedSession {
 
     async fn write(
         &self,
-        mut writer: OwnedWriteHalf,
+        mut writer: WriteHalf,
         outward: &mut mpsc::Receiver<Vec<u32>>,
         waker: &Waker,
     ) -> LinkEnd {
@@ -286,7 +287,7 @@ impl FramedSession {
                 () = self.stir.notified() => {}
             }
             self.gather(outward, &mut buffer);
-            if let Err(error) = writer.write_all(&buffer).await {
+            if let Err(error) = write_through(&mut writer, &buffer).await {
                 return LinkEnd::Dropped(error);
             }
             buffer.clear();
@@ -315,7 +316,7 @@ impl FramedSession {
         &self,
         takeover: Takeover,
         welcome: Welcome,
-    ) -> Result<TcpStream, GreetingError> {
+    ) -> Result<PeerSocket, GreetingError> {
         let Takeover { mut stream, acknowledged, .. } = takeover;
         let resumed = self.link.borrow_mut().resume(acknowledged);
         if let Err(error) = resumed {
@@ -326,15 +327,32 @@ impl FramedSession {
         let mut again = Vec::new();
         self.link.borrow_mut().resend(&mut again);
         // If the connection drops again here, the next read shows it.
-        let _ = stream.write_all(&again).await;
+        let _ = write_through(&mut stream, &again).await;
         Ok(stream)
     }
 }
 
-async fn finish(mut writer: OwnedWriteHalf) -> LinkEnd {
+/// Writes all bytes, and what TLS keeps of them too.
+async fn write_through<W: AsyncWrite + Unpin>(writer: &mut W, bytes: &[u8]) -> io::Result<()> {
+    writer.write_all(bytes).await?;
+    writer.flush().await
+}
+
+async fn finish(mut writer: WriteHalf) -> LinkEnd {
     // A peer that is gone needs no end of stream.
     let _ = writer.shutdown().await;
     LinkEnd::Finished
+}
+
+impl LinkEnd {
+    /// End of a connection that could not be read; a peer that is gone without TLS's farewell is gone
+    /// as one in clear is.
+    fn dropped(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return Self::Dropped(io::Error::new(error.kind(), "it was closed"));
+        }
+        Self::Dropped(error)
+    }
 }
 
 impl From<LinkError> for LinkEnd {

@@ -1,8 +1,10 @@
 //! The handshake of a connection, up to the point where the peer is identified.
 
 use super::Net;
+use super::authentication::Admission;
 use super::registry::Identity;
 use super::secret::random_secret;
+use crate::audit::Quoted;
 use crate::net_event::NetEvent;
 use gt_protocol::handshake::{
     self, Capabilities, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, Hello, Refusal,
@@ -10,6 +12,7 @@ use gt_protocol::handshake::{
 };
 use gt_protocol::integer::to_u64;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -31,14 +34,24 @@ pub(crate) enum GreetingError {
     Nothing,
     #[error("refused: {0}")]
     Refused(String),
+    #[error("closed without a hello: newer connections needed its place")]
+    Crowded,
+    #[error("its token is not in the token file any more")]
+    Revoked,
+    #[error("no TLS handshake: {0}")]
+    Tls(io::Error),
+    #[error(
+        "a TLS connection, for which this dispatcher has no certificate: --tls-cert, --tls-key"
+    )]
+    NoCertificate,
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
 impl GreetingError {
-    /// Returns true if this is a health check rather than a mistake.
+    /// Returns true if this is a health check rather than a mistake, or counted elsewhere.
     pub fn is_harmless(&self) -> bool {
-        matches!(self, Self::Nothing)
+        matches!(self, Self::Nothing | Self::Crowded)
     }
 }
 
@@ -54,6 +67,8 @@ pub(crate) struct Admitted {
     pub secret: Secret,
     /// Port at which a worker accepts connections of other workers.
     pub data_port: Option<u16>,
+    /// Admission by the token file, if there is one.
+    pub admission: Option<Admission>,
 }
 
 /// Membership in core and registry; ends when this value is dropped.
@@ -76,6 +91,9 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
+        self.net.registry.borrow_mut().remove_resumable(self.identity);
+        let (identity, reason) = (self.identity.field(), Quoted("reason", &self.reason));
+        self.net.audit.write("left", format_args!(" {identity}{reason}"));
         match self.identity {
             Identity::Session(session) => {
                 self.net.registry.borrow_mut().remove_session();
@@ -98,8 +116,7 @@ pub(crate) async fn hello<S>(stream: &mut S) -> Result<Option<(Hello, u16)>, Gre
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let read = tokio::time::timeout(HELLO_PATIENCE, read_handshake(stream)).await;
-    let hello = match read.map_err(|_| GreetingError::Silent)? {
+    let hello = match read_hello(stream).await {
         Ok(Handshake::Hello(hello)) => hello,
         Ok(Handshake::Welcome(_) | Handshake::Refusal(_)) => {
             return Err(refuse(stream, RefusalCode::Malformed, "a hello was expected").await);
@@ -121,6 +138,15 @@ where
     }
 }
 
+/// Reads the first handshake message, within its time.
+pub(crate) async fn read_hello<S>(stream: &mut S) -> Result<Handshake, GreetingError>
+where
+    S: AsyncRead + Unpin,
+{
+    let read = tokio::time::timeout(HELLO_PATIENCE, read_handshake(stream)).await;
+    read.map_err(|_| GreetingError::Silent)?
+}
+
 /// The answer to a probe: only the version.
 fn probed(version: u16) -> Welcome {
     Welcome {
@@ -134,25 +160,28 @@ fn probed(version: u16) -> Welcome {
     }
 }
 
-/// Checks the token and registers the peer.
+/// Checks the token and registers the peer, which is at an address or on a Unix socket.
 pub(crate) async fn admit<S>(
     net: &Rc<Net>,
     stream: &mut S,
     hello: Hello,
     version: u16,
+    from: Option<SocketAddr>,
 ) -> Result<Admitted, GreetingError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut name, mut of) = (hello.name.clone(), String::new());
-    if let Some(tokens) = &net.tokens {
-        let Some(user) = tokens.user(&hello.token) else {
-            let what = if hello.token.0.is_empty() { "no token" } else { "wrong token" };
-            let text = format!("{what}: set GT_TOKEN to the one that the dispatcher knows");
-            return Err(refuse(stream, RefusalCode::Token, &text).await);
+    let (mut name, mut of, mut admission) = (hello.name.clone(), String::new(), None);
+    if let Some(authentication) = &net.authentication {
+        let admitted = match authentication.admit(&hello.token, from.map(|from| from.ip())).await {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                return Err(refuse(stream, RefusalCode::Token, refusal.text()).await);
+            }
         };
-        user.clone_into(&mut name);
-        user.clone_into(&mut of);
+        admitted.user().clone_into(&mut name);
+        admitted.user().clone_into(&mut of);
+        admission = Some(admitted);
     }
     let capabilities = hello.capabilities.common(Capabilities::LOCAL);
     let data_port = hello.data_port;
@@ -161,8 +190,11 @@ where
         Ok(identity) => identity,
         Err((code, text)) => return Err(refuse(stream, code, &text).await),
     };
+    let shown = from.map_or_else(|| "unix".to_owned(), |from| from.to_string());
+    let (user, called) = (Quoted("user", &of), Quoted("name", &hello.name));
+    net.audit.write("admitted", format_args!(" {} from={shown}{user}{called}", identity.field()));
     let member = Member { identity, net: Rc::clone(net), reason: "its connection closed".into() };
-    Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port })
+    Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port, admission })
 }
 
 async fn place(net: &Net, hello: &Hello, user: &str) -> Result<Identity, (RefusalCode, String)> {
@@ -207,7 +239,8 @@ pub(crate) async fn send_welcome<S>(stream: &mut S, welcome: Welcome) -> Result<
 where
     S: AsyncWrite + Unpin,
 {
-    Ok(stream.write_all(&Handshake::Welcome(welcome).encode()?).await?)
+    stream.write_all(&Handshake::Welcome(welcome).encode()?).await?;
+    Ok(stream.flush().await?)
 }
 
 /// Sends a refusal; the error gives the same reason in the log.

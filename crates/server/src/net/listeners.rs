@@ -2,7 +2,9 @@
 
 use super::greeting::GreetingError;
 use super::secret::random_secret;
+use super::strangers::{StrangerPlace, Strangers};
 use super::{Net, tcp_peer};
+use crate::audit::Quoted;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use std::future::Future;
@@ -13,15 +15,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener as StdUnixListener};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// Maximum number of connections without a hello. Further ones wait in the kernel's queue until one
-/// of these has sent its hello or its three seconds are over.
-const STRANGERS_MAX: usize = 256;
 /// Pause after a failed accept (no descriptors left): long enough not to spin, short enough not to
 /// be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -34,7 +31,7 @@ pub enum ListenError {
     #[error("cannot listen on {0}: {1}")]
     Bind(String, io::Error),
     #[error(
-        "{0} can be reached from other machines: give --token-file FILE (a line `name token` for each user), or listen on 127.0.0.1"
+        "{0} can be reached from other machines: give --token-file FILE (`gt token NAME >> FILE` for each user), or listen on 127.0.0.1"
     )]
     NoTokens(SocketAddr),
     #[error("{} exists and is no socket of a dispatcher that has ended", .0.display())]
@@ -130,11 +127,11 @@ fn bind_local() -> io::Result<(StdUnixListener, Vec<u8>)> {
 impl Listeners {
     /// Accepts on all of them, each in a task of its own.
     pub fn accept_all(&self, net: &Rc<Net>) -> io::Result<Vec<JoinHandle<()>>> {
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let strangers = Rc::new(Strangers::default());
         let mut tasks = Vec::new();
         if let Some(tcp) = &self.tcp {
             let listener = TcpListener::from_std(tcp.try_clone()?)?;
-            let (net, strangers) = (Rc::clone(net), Arc::clone(&strangers));
+            let (net, strangers) = (Rc::clone(net), Rc::clone(&strangers));
             tasks.push(tokio::task::spawn_local(async move {
                 loop {
                     let Some((place, (stream, from))) =
@@ -150,7 +147,7 @@ impl Listeners {
         }
         if let Some((unix, _)) = &self.unix {
             let listener = UnixListener::from_std(unix.try_clone()?)?;
-            let (net, strangers) = (Rc::clone(net), Arc::clone(&strangers));
+            let (net, strangers) = (Rc::clone(net), Rc::clone(&strangers));
             tasks.push(tokio::task::spawn_local(async move {
                 loop {
                     let Some((place, (socket, _))) = accepted(&strangers, listener.accept()).await
@@ -183,12 +180,11 @@ impl Listeners {
 /// A place among the connections without a hello, and a new connection; `None` after a failure, to
 /// be tried again.
 async fn accepted<T>(
-    strangers: &Arc<Semaphore>,
+    strangers: &Rc<Strangers>,
     accept: impl Future<Output = io::Result<T>>,
-) -> Option<(OwnedSemaphorePermit, T)> {
-    let place = Arc::clone(strangers).acquire_owned().await.ok()?;
+) -> Option<(StrangerPlace, T)> {
     match accept.await {
-        Ok(connection) => Some((place, connection)),
+        Ok(connection) => Some((strangers.admit(), connection)),
         Err(error) => {
             tracing::warn!("cannot accept a connection: {error}");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -203,12 +199,17 @@ fn spawn(
     from: String,
     served: impl Future<Output = Result<(), GreetingError>> + 'static,
 ) {
-    let open = net.open.clone();
+    let (open, audit) = (net.open.clone(), net.audit.clone());
     tokio::task::spawn_local(async move {
         match served.await {
             Ok(()) => {}
             Err(error) if error.is_harmless() => tracing::debug!("{from}: {error}"),
-            Err(error) => tracing::warn!("{from}: {error}"),
+            Err(error) => {
+                let reason = error.to_string();
+                let (from, reason) = (Quoted("from", &from), Quoted("reason", &reason));
+                audit.write("refused", format_args!("{from}{reason}"));
+                tracing::warn!("{}: {error}", from.1);
+            }
         }
         drop(open);
     });
@@ -234,9 +235,14 @@ fn write_lines(
         // A dispatcher that listens on all interfaces is reached by its host's name.
         let host =
             if address.ip().is_unspecified() { hostname() } else { address.ip().to_string() };
+        let ca = if options.tls.is_some() { "GT_TLS_CA=ca.pem " } else { "" };
         writeln!(out, "listening on {address}")?;
-        writeln!(out, "workers:  {token}python -m gt.worker --host {host} -p {}", address.port())?;
-        writeln!(out, "clients:  {token}gt.connect('{host}:{}')", address.port())?;
+        writeln!(
+            out,
+            "workers:  {ca}{token}python -m gt.worker --host {host} -p {}",
+            address.port()
+        )?;
+        writeln!(out, "clients:  {ca}{token}gt.connect('{host}:{}')", address.port())?;
     }
     if let Some((_, PathGuard(path))) = &listeners.unix {
         let path = path.display();

@@ -1,13 +1,14 @@
 //! The registry of connections: indices of workers, peers that are expected at the local socket,
 //! sessions that may be resumed.
 
+use super::peer_socket::PeerSocket;
 use gt_protocol::handshake::{Resume, Secret};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
 /// Limit of workers' indices.
@@ -39,6 +40,14 @@ impl Identity {
         match self {
             Self::Session(session) => session,
             Self::Worker(index) => WORKER_KEY | index,
+        }
+    }
+
+    /// Field of a line of the audit log.
+    pub fn field(self) -> String {
+        match self {
+            Self::Session(session) => format!("session={session}"),
+            Self::Worker(index) => format!("worker={index}"),
         }
     }
 
@@ -74,7 +83,7 @@ pub(crate) struct Registry {
 /// A new connection for a session whose link dropped.
 #[derive(Debug)]
 pub(crate) struct Takeover {
-    pub stream: TcpStream,
+    pub stream: PeerSocket,
     /// The last frame that the peer has received.
     pub acknowledged: u64,
     /// The version that both sides speak.

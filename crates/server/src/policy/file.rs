@@ -1,53 +1,35 @@
 //! The policy file on disk: read at the start, and again whenever it has changed.
 
 use super::{ClusterPolicy, PolicyError, PolicyFault};
-use std::os::unix::fs::MetadataExt;
+use crate::file_stamp::{FileStamp, INTERVAL};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, SystemTime};
-
-/// Time between two looks at the file.
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Properties by which a changed file is known: an editor writes it anew or puts another in its
-/// place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    bytes: u64,
-    modified: Option<SystemTime>,
-}
 
 /// A policy file that is watched.
 #[derive(Debug)]
 pub(crate) struct PolicyFile {
     path: PathBuf,
     /// State of the file that was read last; `None` where there was none.
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
 impl PolicyFile {
     /// Reads a file, which is watched from then on.
     pub fn open(path: &Path) -> Result<(Self, ClusterPolicy), PolicyError> {
-        let stamp = stamp(path);
+        let stamp = FileStamp::of(path);
         let policy = read(path)?;
         Ok((Self { path: path.to_owned(), stamp }, policy))
     }
 
     /// Reads the file again if it has changed; `None` if it has not.
     pub fn changed(&mut self) -> Option<Result<ClusterPolicy, PolicyError>> {
-        let now = stamp(&self.path);
+        let now = FileStamp::of(&self.path);
         if now == self.stamp {
             return None;
         }
         self.stamp = now;
         Some(read(&self.path))
     }
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let file = std::fs::metadata(path).ok()?;
-    Some(Stamp { inode: file.ino(), bytes: file.len(), modified: file.modified().ok() })
 }
 
 fn read(path: &Path) -> Result<ClusterPolicy, PolicyError> {

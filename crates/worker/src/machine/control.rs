@@ -66,6 +66,10 @@ impl<E: Engine> MachineState<E> {
         self.table.check_vacant(&instruction.outputs)?;
         let mut value = self.allocate(&meta)?;
         check_fits(&meta, 0, instruction.payload)?;
+        if !is_whole(&meta, instruction.payload) {
+            // A client need not send the rest, and the memory may hold what another user freed.
+            self.engine.clear(&mut value)?;
+        }
         self.engine.write(&mut value, 0, instruction.payload)?;
         if let Some(&id) = instruction.outputs.first() {
             self.table.put(id, value, meta);
@@ -107,6 +111,11 @@ impl<E: Engine> MachineState<E> {
         check_fits(&held.meta, offset, bytes)?;
         Ok(self.engine.write(&mut held.value, offset, bytes)?)
     }
+}
+
+/// Returns true if the bytes are all of a value's.
+fn is_whole(meta: &Meta, bytes: &[u8]) -> bool {
+    u64::try_from(bytes.len()).is_ok_and(|length| length == meta.bytes())
 }
 
 fn check_fits(meta: &Meta, offset: u64, bytes: &[u8]) -> Result<(), Fault> {

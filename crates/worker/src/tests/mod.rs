@@ -295,6 +295,11 @@ impl Engine for ToyEngine {
         self.filled(meta, 0)
     }
 
+    fn clear(&mut self, value: &mut Toy) -> Result<(), Fault> {
+        value.memory.borrow_mut().fill(0);
+        Ok(())
+    }
+
     fn write(&mut self, value: &mut Toy, byte_offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         let start = usize::try_from(byte_offset).unwrap();
         value.memory.borrow_mut()[start..start + bytes.len()].copy_from_slice(bytes);

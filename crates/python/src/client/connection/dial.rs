@@ -1,14 +1,15 @@
 //! Dialling a dispatcher process: addresses, handshake, and the choice between rings and TCP.
 
 use super::Connection;
-use super::greeting::{DIAL_MAX, DialError, connect_tcp, greet, hello, unreachable_at};
+use super::greeting::{
+    Credentials, DIAL_MAX, DialError, connect_tcp, greet, hello, unreachable_at,
+};
 use super::payload::Payloads;
 use super::ring_connection::{RingConnection, Slabs};
 use super::tcp_connection::{self, TcpConnection};
 use gt_protocol::handshake::{Capabilities, Hello, LocalSocket, NamedSession, Resume, Welcome};
-use gt_transport::{ControlKind, RingError, SlabReader, SlabWriter, receive_record};
+use gt_transport::{ControlKind, HostStream, RingError, SlabReader, SlabWriter, receive_record};
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -16,22 +17,22 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 /// Opens a session at `address`, or attaches to the one that `session` names, by rings where `ring` asks for them and the dispatcher is on this host.
 pub(crate) fn dial(
     address: &str,
-    token: Option<&str>,
+    credentials: &Credentials,
     ring: bool,
     session: Option<NamedSession>,
 ) -> Result<Box<dyn Connection>, DialError> {
     let capabilities = if ring { Capabilities::LOCAL } else { Capabilities::default() };
     if let Some(path) = address.strip_prefix("unix:") {
         let socket = UnixStream::connect(path).map_err(|source| unreachable_at(address, source))?;
-        let mut call = ConnectionAttempt { address, token, capabilities, session };
+        let mut call = ConnectionAttempt { address, credentials, capabilities, session };
         call.greet(&mut limited(&socket, address)?, None)?;
         return Ok(Box::new(call.rings(socket, None)?));
     }
-    let mut call = ConnectionAttempt { address, token, capabilities, session };
+    let mut call = ConnectionAttempt { address, credentials, capabilities, session };
     let mut stream = call.tcp()?;
     let welcome = call.greet(&mut stream, None)?;
     let Some(local) = &welcome.local_socket else {
-        return Ok(Box::new(TcpConnection::new(stream, welcome, address, token)));
+        return Ok(Box::new(TcpConnection::new(stream, welcome, address, credentials)));
     };
     if let Ok(socket) = call.open(local, &welcome) {
         return Ok(Box::new(call.rings(socket, Some(stream))?));
@@ -40,7 +41,7 @@ pub(crate) fn dial(
     // TCP.
     tcp_connection::say_that_we_stay(&mut stream)
         .map_err(|source| unreachable_at(address, source))?;
-    Ok(Box::new(TcpConnection::new(stream, welcome, address, token)))
+    Ok(Box::new(TcpConnection::new(stream, welcome, address, credentials)))
 }
 
 /// A Unix socket whose reads end after the limit.
@@ -53,19 +54,19 @@ fn limited(socket: &UnixStream, address: &str) -> Result<UnixStream, DialError> 
 /// One attempt to connect.
 struct ConnectionAttempt<'a> {
     address: &'a str,
-    token: Option<&'a str>,
+    credentials: &'a Credentials,
     capabilities: Capabilities,
     session: Option<NamedSession>,
 }
 
 impl ConnectionAttempt<'_> {
-    fn tcp(&self) -> Result<TcpStream, DialError> {
-        connect_tcp(self.address)
+    fn tcp(&self) -> Result<HostStream, DialError> {
+        connect_tcp(self.address, self.credentials.authority.as_ref())
     }
 
     fn hello(&self, resume: Option<Resume>) -> Hello {
         let session = self.session.clone().filter(|_| resume.is_none());
-        hello(self.token, self.capabilities, resume, session)
+        hello(self.credentials.token.as_deref(), self.capabilities, resume, session)
     }
 
     /// Sends the hello and returns the welcome. Reads not one byte more, because descriptors may
@@ -98,7 +99,7 @@ impl ConnectionAttempt<'_> {
     fn rings(
         &self,
         socket: UnixStream,
-        life_line: Option<TcpStream>,
+        life_line: Option<HostStream>,
     ) -> Result<RingConnection, DialError> {
         let broken = |reason: String| DialError::NotGt { address: self.address.to_owned(), reason };
         socket

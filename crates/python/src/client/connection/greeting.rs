@@ -4,6 +4,7 @@ use gt_protocol::handshake::{
     Capabilities, Handshake, Hello, NamedSession, Resume, Role, Token, Welcome,
 };
 use gt_transport::tcp::{self, Probes};
+use gt_transport::{Authority, AuthorityError, HostStream};
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) enum DialError {
     Unreachable { address: String, source: std::io::Error },
     #[error("{address} does not speak GT's protocol: {reason}")]
     NotGt { address: String, reason: String },
+    #[error("{address}: {source}")]
+    Tls { address: String, source: AuthorityError },
     #[error("the dispatcher at {address} refuses: {reason}")]
     Refused { address: String, reason: String },
 }
@@ -40,8 +43,27 @@ fn command(address: &str) -> String {
     }
 }
 
-/// A TCP connection, within the limit.
-pub(crate) fn connect_tcp(address: &str) -> Result<TcpStream, DialError> {
+/// Proof of a client's identity, and the means to know the dispatcher's.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    pub token: Option<String>,
+    /// Encrypts connections of TCP.
+    pub authority: Option<Authority>,
+}
+
+/// A TCP connection, within the limit, encrypted where there is an authority.
+pub(crate) fn connect_tcp(
+    address: &str,
+    authority: Option<&Authority>,
+) -> Result<HostStream, DialError> {
+    let stream = connect_in_clear(address)?;
+    let Some(authority) = authority else { return Ok(stream.into()) };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let failed = |source| DialError::Tls { address: address.to_owned(), source };
+    authority.secure(stream, host).map_err(failed)
+}
+
+fn connect_in_clear(address: &str) -> Result<TcpStream, DialError> {
     let addresses = address.to_socket_addrs().map_err(|source| unresolved(address, source))?;
     let mut last = std::io::Error::other("the name has no address");
     for candidate in addresses {

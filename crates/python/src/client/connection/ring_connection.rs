@@ -9,8 +9,7 @@ use gt_protocol::message::{self, FromClient};
 use gt_protocol::wire::Frees;
 use gt_protocol::{Instruction, Meta, Op};
 use gt_server::Backlog;
-use gt_transport::{Consumer, Producer, RingError, SlabReader, set_short_slice};
-use std::net::TcpStream;
+use gt_transport::{Consumer, HostStream, Producer, RingError, SlabReader, set_short_slice};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ pub(crate) struct RingConnection {
     producer: Producer,
     inbox: SharedInbox,
     /// TCP connection on which the session began: the session ends with it.
-    life_line: Option<TcpStream>,
+    life_line: Option<HostStream>,
     address: String,
     scratch: Vec<u32>,
     /// Words that did not fit into the ring: of an instruction that is longer than usual.
@@ -43,7 +42,7 @@ impl RingConnection {
     pub(crate) fn new(
         (read, write, waker): (OwnedFd, OwnedFd, OwnedFd),
         socket: UnixStream,
-        life_line: Option<TcpStream>,
+        life_line: Option<HostStream>,
         address: &str,
         slabs: Option<Slabs>,
     ) -> Result<Self, RingError> {

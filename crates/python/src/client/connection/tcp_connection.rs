@@ -4,7 +4,7 @@
 //! connection is resumed within ten seconds.
 
 use super::answers::Answers;
-use super::greeting::{DialError, connect_tcp, greet, hello};
+use super::greeting::{Credentials, DialError, connect_tcp, greet, hello};
 use super::incoming::take_messages;
 use super::{Connection, Inbox, SharedInbox};
 use gt_protocol::handshake::{Capabilities, FrameHeader, Resume, Welcome};
@@ -12,9 +12,9 @@ use gt_protocol::integer::to_usize;
 use gt_protocol::link::{Keep, Link};
 use gt_protocol::message::{self, FromClient};
 use gt_protocol::{Instruction, Meta, Op, wire};
-use gt_transport::{FutexWaker, Parked, Sleeping};
+use gt_transport::{FutexWaker, HostStream, Parked, Sleeping};
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ struct TcpState {
     outgoing: Vec<u32>,
     link: Link,
     incoming: Vec<u32>,
-    stream: Option<TcpStream>,
+    stream: Option<HostStream>,
     /// Number of streams so far: a thread that finds an old stream broken leaves the current one
     /// alone.
     streams: u64,
@@ -42,7 +42,7 @@ struct TcpState {
 }
 
 impl TcpState {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: HostStream) -> Self {
         Self {
             outgoing: Vec::new(),
             link: Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX }),
@@ -66,7 +66,7 @@ struct SharedConnection {
     waker: FutexWaker,
     welcome: Welcome,
     address: String,
-    token: Option<String>,
+    credentials: Credentials,
 }
 
 pub(crate) struct TcpConnection {
@@ -91,7 +91,7 @@ impl SharedConnection {
         if state.streams == number
             && let Some(stream) = state.stream.take()
         {
-            drop(stream.shutdown(Shutdown::Both));
+            drop(stream.socket().shutdown(Shutdown::Both));
         }
         drop(state);
         self.writer.notify_all();
@@ -99,24 +99,24 @@ impl SharedConnection {
 }
 
 /// Sends the empty frame that declines the local socket: the session stays on TCP.
-pub(crate) fn say_that_we_stay(stream: &mut TcpStream) -> std::io::Result<()> {
+pub(crate) fn say_that_we_stay(stream: &mut HostStream) -> std::io::Result<()> {
     let header = FrameHeader { length_bytes: 0, sequence: 0, acknowledged: 0 };
     stream.write_all(&header.encode().map_err(std::io::Error::other)?)
 }
 
 /// Removes the time limits of the handshake: a busy dispatcher may take longer to answer.
-fn without_limits(stream: &TcpStream) {
+fn without_limits(stream: &HostStream) {
     // This fails only for a duration of zero.
-    drop(stream.set_read_timeout(None));
-    drop(stream.set_write_timeout(None));
+    drop(stream.socket().set_read_timeout(None));
+    drop(stream.socket().set_write_timeout(None));
 }
 
 impl TcpConnection {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: HostStream,
         welcome: Welcome,
         address: &str,
-        token: Option<&str>,
+        credentials: &Credentials,
     ) -> Self {
         without_limits(&stream);
         let shared = Arc::new(SharedConnection {
@@ -126,7 +126,7 @@ impl TcpConnection {
             waker: FutexWaker::default(),
             welcome,
             address: address.to_owned(),
-            token: token.map(str::to_owned),
+            credentials: credentials.clone(),
         });
         let inbox: SharedInbox = Arc::new(Mutex::new(TcpInbox {
             parked: shared.waker.parked(),
@@ -212,7 +212,8 @@ impl Connection for TcpConnection {
     }
 
     fn describe(&self) -> String {
-        format!("dispatcher at {}, by TCP", self.shared.address)
+        let by = if self.shared.credentials.authority.is_some() { "TLS" } else { "TCP" };
+        format!("dispatcher at {}, by {by}", self.shared.address)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -285,7 +286,7 @@ fn write_loop(shared: &SharedConnection) {
         let written = stream.write_all(&bytes);
         if last {
             drop(stream.flush());
-            drop(stream.shutdown(Shutdown::Both));
+            drop(stream.socket().shutdown(Shutdown::Both));
             shared.lock().closed.get_or_insert_with(|| "the session was ended".to_owned());
             shared.wake_reader();
             return;
@@ -298,7 +299,7 @@ fn write_loop(shared: &SharedConnection) {
 
 /// Bytes to write next, and the stream to write them to.
 struct Next {
-    stream: TcpStream,
+    stream: HostStream,
     number: u64,
     bytes: Vec<u8>,
     /// True if nothing follows.
@@ -336,7 +337,7 @@ fn next_frames(shared: &SharedConnection) -> Option<Next> {
     if bytes.is_empty() {
         link.acknowledge(&mut bytes);
     }
-    let stream = stream.as_ref()?.try_clone().ok()?;
+    let stream = stream.clone()?;
     Some(Next { stream, number: *streams, bytes, last })
 }
 
@@ -349,7 +350,7 @@ fn read_loop(shared: &SharedConnection) {
                 if state.closed.is_some() {
                     return;
                 }
-                match state.stream.as_ref().and_then(|stream| stream.try_clone().ok()) {
+                match state.stream.clone() {
                     Some(stream) => break (stream, state.streams),
                     None => {
                         state = shared.reader.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -372,7 +373,7 @@ fn read_loop(shared: &SharedConnection) {
 }
 
 /// Takes frames in until the connection breaks.
-fn read_frames(shared: &SharedConnection, mut stream: TcpStream) {
+fn read_frames(shared: &SharedConnection, mut stream: HostStream) {
     let mut header = [0; FrameHeader::BYTES];
     let mut words: Vec<u32> = Vec::new();
     while stream.read_exact(&mut header).is_ok() {
@@ -422,11 +423,13 @@ fn resume(shared: &SharedConnection) -> bool {
 }
 
 fn try_resume(shared: &SharedConnection) -> Result<(), String> {
-    let mut stream = connect_tcp(&shared.address).map_err(|error| error.to_string())?;
+    let mut stream = connect_tcp(&shared.address, shared.credentials.authority.as_ref())
+        .map_err(|error| error.to_string())?;
     let acknowledged = shared.lock().link.received();
     let resume =
         Resume { session: shared.welcome.session, secret: shared.welcome.secret, acknowledged };
-    let hello = hello(shared.token.as_deref(), Capabilities::default(), Some(resume), None);
+    let hello =
+        hello(shared.credentials.token.as_deref(), Capabilities::default(), Some(resume), None);
     let welcome = match greet(&mut stream, &hello, &shared.address) {
         Ok(welcome) => welcome,
         Err(error @ DialError::Refused { .. }) => {

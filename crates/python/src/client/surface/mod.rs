@@ -3,6 +3,7 @@
 mod attributes;
 mod autocast;
 pub(crate) mod call;
+mod credentials;
 mod elements;
 mod error_keeper;
 pub(crate) mod function;
@@ -53,6 +54,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autocast::register(module)?;
     grad::register(module)?;
     random::register(module)?;
+    credentials::register(module)?;
     session::register(module)?;
     placing::register(module)?;
     published::register(module)?;

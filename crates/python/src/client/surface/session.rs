@@ -2,11 +2,13 @@
 
 use super::published;
 use crate::client::connection::dial::dial;
+use crate::client::connection::greeting::Credentials;
 use crate::client::emission::read;
 use crate::client::session::{errors, runtime, spawn};
 use gt_protocol::handshake::NamedSession;
 use gt_protocol::message::Stats;
 use gt_protocol::rules::ErrorClass;
+use gt_transport::Authority;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::time::Duration;
@@ -40,7 +42,7 @@ fn init(py: Python<'_>) -> PyResult<()> {
 /// Connects to a dispatcher process; tensors of an earlier session become void.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
-#[pyo3(signature = (address, token=None, verbose=false, ring=true, worker_seconds=None, session=None, lease_s=None))]
+#[pyo3(signature = (address, token=None, verbose=false, ring=true, worker_seconds=None, session=None, lease_s=None, tls_ca=None))]
 fn connect(
     py: Python<'_>,
     address: String,
@@ -50,6 +52,7 @@ fn connect(
     worker_seconds: Option<f64>,
     session: Option<String>,
     lease_s: Option<u32>,
+    tls_ca: Option<std::path::PathBuf>,
 ) -> PyResult<()> {
     let hope = match worker_seconds.map(Duration::try_from_secs_f64) {
         None => runtime::WORKER_WAIT,
@@ -61,8 +64,16 @@ fn connect(
     };
     let session = session.map(|name| NamedSession { name, lease_s });
     let is_named = session.is_some();
-    let connection = py.detach(|| dial(&address, token.as_deref(), ring, session));
-    let connection = connection.map_err(|error| errors::unreachable(py, &error.to_string()))?;
+    let unreachable = |py, text: &str| Err(errors::unreachable(py, text));
+    let authority = match tls_ca.as_deref().map(Authority::read).transpose() {
+        Ok(authority) => authority,
+        Err(error) => return unreachable(py, &error.to_string()),
+    };
+    let credentials = Credentials { token, authority };
+    let connection = match py.detach(|| dial(&address, &credentials, ring, session)) {
+        Ok(connection) => connection,
+        Err(error) => return unreachable(py, &error.to_string()),
+    };
     if verbose {
         errors::announce_progress(py, &connection.describe())?;
     }

@@ -71,12 +71,10 @@ def kernel_path(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compiles once what the workers of all tests use, which would else begin each anew."""
     if "torch" in sys.modules and session.items and not session.config.option.collectonly:
-        from gt.worker.aten import build, compiling, start
+        from gt.worker.aten import start
 
         with contextlib.suppress(start.UnavailableError):
             start.ready()
-            if any("front" in item.path.parts for item in session.items):
-                compiling.file(build.front(), "front", compiling.Request())
 
 
 @pytest.fixture(scope="session", autouse=True)

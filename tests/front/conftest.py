@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compiles the fast path of the device `mux`, which each test's process would else begin anew."""
+    """Compiles the fast path of the device `mux`: else each process of tests would begin anew."""
     if not session.items or session.config.option.collectonly:
         return
     with contextlib.suppress(ImportError):  # torch may be absent

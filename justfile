@@ -29,7 +29,7 @@ format:
     cargo fmt --all
     ruff check --fix-only --quiet
     ruff format --quiet
-    find csrc gt/worker/aten -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
+    find csrc gt/worker/aten gt/torch/fast -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format -i
 
 # Format, lint, types, import rules, generated files, two at a time; changes nothing
 check:
@@ -49,7 +49,7 @@ _lint:
     ruff format --check
     ruff check
     lint-imports --no-logo
-    find csrc gt/worker/aten -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
+    find csrc gt/worker/aten gt/torch/fast -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' | xargs clang-format --dry-run -Werror
     python tools/gen.py --check
 
 # Run PyTorch's samples of every operator, ask the planner about its rules; write results.json, rules.json, docs/ops.md. With names: print how those fare

@@ -1,6 +1,7 @@
 """`python benchmarks/front.py`: what an operator of a PyTorch program costs on the device `mux`.
 
-Best of several rounds, in microseconds of the client's processor; steps in elapsed time.
+Best of several rounds, in microseconds of the client's processor; steps in elapsed time. GT_FRONT
+says whether operators are called in C++ (`on`) or in Python (`off`).
 """
 
 import copy
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 
 import gt
 import gt.torch
+from gt.torch.fast import start
 
 ROUNDS = 7
 CALLS = 2000
@@ -75,6 +77,7 @@ def main() -> None:
     torch.set_num_threads(1)
     x, y = torch.ones(4, 4, device="mux"), torch.ones(4, 4, device="mux")
     w, bias = torch.ones(4, 4, device="mux", requires_grad=True), torch.ones(4, device="mux")
+    print("operators are called", start.description())
     rows: dict[str, Callable[[], object]] = {
         "x + y": lambda: x + y,
         "x + w, recorded": lambda: x + w,

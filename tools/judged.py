@@ -19,13 +19,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = "tools/judged.txt"
 HEADER = "# check, digest of its inputs: written by `python tools/judged.py --record`\n"
-# Files and folders that a check reads, beside its recipe.
+# Files and folders that a check reads, beside its recipe, as git's patterns.
 INPUTS = {
     "cuda": (
         *("csrc/CMakeLists.txt", "csrc/algo", "csrc/bind", "csrc/core", "csrc/cuda"),
         "tools/cuda_kernels.py",
     ),
-    "sanitize": ("csrc", "tests/cuda", "tests/kernels", "tests/conftest.py"),
+    "sanitize": (
+        *("csrc", "tests/cuda", "tests/conftest.py", "tests/kernels/test_*_kernels.py"),
+        *(f"tests/kernels/{name}.py" for name in ("aten_helper", "kernel_arrays", "kernel_module")),
+    ),
 }
 CPP = (".h", ".cpp", ".cuh", ".cu")
 COMMENT_LINE = re.compile(rb"^[ \t]*//.*\n", re.MULTILINE)

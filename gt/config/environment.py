@@ -292,6 +292,13 @@ def aten_rows() -> str:
     return read(variables.ATEN)
 
 
+def front() -> str:
+    """Value of GT_FRONT, which lets operators on the device `mux` be called in C++: `auto`, `on` or
+    `off`.
+    """
+    return read(variables.FRONT)
+
+
 def cache_folder() -> pathlib.Path:
     """Folder for files that are built once per machine: GT_CACHE_DIR, else one in the
     user's cache.

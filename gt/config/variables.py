@@ -314,7 +314,8 @@ CACHE_DIR = Variable(
     shown="`$XDG_CACHE_HOME/gt`, else `~/.cache/gt`",
     parse=str,
     expected="a path",
-    summary="Where the compiled helper of `GT_ATEN` is kept; `CXX` is the compiler that makes it.",
+    summary="Where the compiled libraries of `GT_ATEN` and `GT_FRONT` are kept; `CXX` is the "
+    "compiler that makes them.",
 )
 IDLE_SECONDS = Variable(
     name="GT_IDLE_SECONDS",
@@ -363,6 +364,21 @@ bytes); `int8` is a signed byte for each number and a scale for each 256 (0.27 o
 an error of at most a 254th of the block's largest number, added to the same gradient of the
 next step). All workers still hold the same bits. `rounded_sums`, `rounding_error` and
 `rounding_error_max` say what it costs.""",
+)
+FRONT = Variable(
+    name="GT_FRONT",
+    family=PLACES,
+    default="auto",
+    parse=one_of("auto", "on", "off"),
+    expected="one of auto, on, off",
+    summary="Whether a PyTorch program's operators on the device `mux` are called in C++; the bits "
+    "are the same.",
+    details="""\
+`auto`: as soon as there is a library for the installed torch, which the first program that
+runs for half a minute compiles beside its work at the lowest priority (a C++20 compiler and
+Python's headers). It is tried with torch 2.15; with a torch that it does not compile
+against, operators stay in Python. `on` compiles when `gt.torch` is imported, and says why
+where it cannot; `off` stays in Python.""",
 )
 DDP = Variable(
     name="GT_DDP",

@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -170,6 +171,29 @@ def compilers() -> list[Finding]:
     return [Finding(name=name, state=OK, text=text)]
 
 
+def front() -> list[Finding]:
+    """The way in which PyTorch programs call operators of the device `mux`."""
+    name, slow = "torch front end", "operators are called in Python"
+    if importlib.util.find_spec("torch") is None:
+        return []
+    if config.front() == "off":
+        return [Finding(name=name, state=OK, text=f"{slow}: GT_FRONT=off")]
+    headers = pathlib.Path(sysconfig.get_paths()["include"]) / "Python.h"
+    if not headers.is_file():
+        text = f"{slow}, since there is no {headers}"
+        return [Finding(name=name, state=NOTE, text=text, remedy="apt install python3-dev")]
+    from gt.worker.aten import build, compiling
+
+    try:
+        path = compiling.kept(build.front(), "front")
+    except compiling.UnavailableError as error:
+        return [Finding(name=name, state=NOTE, text=f"{slow}: {error}")]
+    if path is None:
+        text = f"{slow} until a library for this torch is compiled, beside the next long program"
+        return [Finding(name=name, state=OK, text=text)]
+    return [Finding(name=name, state=OK, text="operators are called in C++")]
+
+
 def cache() -> list[Finding]:
     """The folder for helpers and clusters."""
     folder = config.cache_folder()
@@ -323,6 +347,7 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     pytorch,
     gpus,
     compilers,
+    front,
     cache,
     memory,
     limits,

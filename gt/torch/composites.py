@@ -20,13 +20,13 @@ from gt.torch.tensor import MuxTensor
 
 _Formula = Callable[..., tuple[Any, ...]]
 _RECORDS = torch._C.DispatchKey.Autograd  # noqa: SLF001 - its only name
-_WHOLE = ("linear", "matmul")
+WHOLE = ("linear", "matmul")
 # Gradients as PyTorch's operators, which its autograd and its transforms can follow.
-_PRODUCTS: dict[str, _Formula] = {
+PRODUCTS: dict[str, _Formula] = {
     "linear_backward": products.linear_backward,
     "matmul_backward": products.matmul_backward,
 }
-_GRADIENTS = _PRODUCTS | {
+_GRADIENTS = PRODUCTS | {
     "_scaled_dot_product_fused_attention_overrideable_backward": attention.composed_gradients
 }
 # Registrations, which end with their library objects.
@@ -36,14 +36,14 @@ _libraries: list[torch.library.Library] = []
 def install() -> None:
     """Registers the device's operators with PyTorch."""
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
-    for name in _WHOLE:
+    for name in WHOLE:
         library.impl(name, _recorded(functions.overload(name)), "AutogradPrivateUse1")
     function = attention.scaled_dot_product_attention
     library.impl("scaled_dot_product_attention", function, "AutogradPrivateUse1")
     for name, formula in _GRADIENTS.items():
         gradient = functools.partial(_gradient, functions.overload(name), formula)
         library.impl(name, gradient, "AutogradPrivateUse1")
-    for name, formula in _PRODUCTS.items():
+    for name, formula in PRODUCTS.items():
         library.impl(name, formula, "FuncTorchBatched")
     _libraries.append(library)
 

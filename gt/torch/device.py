@@ -11,7 +11,7 @@ import torch
 from torch.utils import backend_registration
 
 import gt
-from gt import _core
+from gt import _core, config
 from gt.torch import (
     autocasting,
     compiled,
@@ -29,6 +29,7 @@ from gt.torch import (
     ties,
 )
 from gt.torch.elements import DEVICE_TYPE, dtype_of
+from gt.torch.fast import start
 from gt.torch.tensor import MuxTensor, of_value
 
 # Operators that PyTorch's C++ calls on tensors whose class it leaves aside.
@@ -162,6 +163,7 @@ def register() -> None:
     ties.install()
     _register_kernels()
     composites.install()
+    start.begin(config.front())
 
 
 def _register_kernels() -> None:

@@ -14,6 +14,7 @@ import torch
 from gt import _core
 from gt.torch import backward_scopes, elsewhere, named, passes, views, writes
 from gt.torch.elements import DEVICE_TYPE
+from gt.torch.fast import offers
 from gt.torch.functions import (
     Function,
     Overload,
@@ -46,6 +47,8 @@ def run(operator: Overload, args: Sequence[object], kwargs: Named | None = None)
     try:
         if function is None:
             function = _kept(operator)
+            if offers.was_taken(operator):  # this call too
+                return operator(*args, **(kwargs or {}))
         return function(args, kwargs or {})
     except Exception as error:
         if passes.is_running():
@@ -102,6 +105,7 @@ def _of_function(operator: Overload) -> Run | None:
     if function is None:
         return None
     is_elsewhere = any(x.name == "device" for x in operator._schema.arguments)  # noqa: SLF001
+    offers.offer(operator, offers.Use.FUNCTION, function)
 
     def run(args: Sequence[object], kwargs: Named) -> object:
         if kwargs:

@@ -10,6 +10,7 @@ import torch
 from gt import _core
 from gt._core import Tensor
 from gt.torch import functions, operands
+from gt.torch.fast import offers
 from gt.torch.functions import Run
 from gt.torch.operands import Named
 from gt.torch.tensor import of_value
@@ -63,6 +64,7 @@ def found(operator: Any) -> Run | None:  # noqa: ANN401 - PyTorch has no public 
         function = functions.public_of(title, operator._schema)  # noqa: SLF001
     if function is None:
         return None
+    offers.offer(operator, offers.Use.VIEW, function)
 
     def run(args: Sequence[object], kwargs: Named) -> object:
         # A view within inference_mode has its base's mode, and PyTorch counts versions of both.

@@ -13,6 +13,7 @@ from gt._core import Tensor
 from gt.composite.inplace import check_kind
 from gt.tensors import foreach
 from gt.torch import functions, named, operands
+from gt.torch.fast import offers
 from gt.torch.functions import Function, Overload, Run
 from gt.torch.operands import Named
 from gt.torch.tensor import MuxTensor, become
@@ -33,7 +34,7 @@ def found(operator: Overload, written: Sequence[Any]) -> Run | None:
     if all(x.is_out for x in written):
         return _into_out(operator, written)
     if title.startswith("_foreach_") and title in foreach.NAMES:
-        return _each(getattr(gt, title))
+        return _each(operator, getattr(gt, title))
     if name in named.FUNCTIONS:
         return _writing(named.FUNCTIONS[name], len(operator._schema.returns))  # noqa: SLF001
     if len(written) == 1 and written[0].name == "self" and title.endswith("_"):
@@ -41,8 +42,9 @@ def found(operator: Overload, written: Sequence[Any]) -> Run | None:
     return None
 
 
-def _each(function: Function) -> Run:
+def _each(operator: Overload, function: Function) -> Run:
     """An operator over lists of tensors, which returns nothing."""
+    offers.offer(operator, offers.Use.WRITE, function)
 
     def run(args: Sequence[object], kwargs: Named) -> None:
         function(*[operands.operand(x) for x in args], **operands.words(kwargs))
@@ -84,6 +86,7 @@ def _in_place(operator: Overload, title: str) -> Run | None:
         if function is None:
             return None
         method = _assigned(function)
+    offers.offer(operator, offers.Use.WRITE, method)
 
     def run(args: Sequence[object], kwargs: Named) -> object:
         values = [operands.written(args[0]), *[operands.operand(x) for x in args[1:]]]

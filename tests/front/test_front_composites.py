@@ -5,19 +5,18 @@ Values and gradients are those of PyTorch on the host, for every form of operand
 
 import copy
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from front_devices import operators_of
+from front_paths import front_path  # noqa: F401 - runs each test in both ways
 from torch import nn
 from torch.nn import functional as F
 from torch_session import torch_workers
 
 import gt.torch  # noqa: F401 - names the device
-from gt.torch import functions
-from gt.torch.tensor import MuxTensor
 
 TOLERANCES = {
     torch.float32: 1e-5, torch.float64: 1e-12, torch.complex128: 1e-12,
@@ -406,22 +405,7 @@ def test_encoders_that_record_nothing(norm_first: bool, activation: str) -> None
         torch.testing.assert_close(seen[1], seen[0], rtol=1e-4, atol=1e-5)
 
 
-def operators_of(program: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Number of uses of each operator of the device in the program."""
-    counts: Counter[str] = Counter()
-    run = MuxTensor.run
-
-    def counted(operator: Any, args: Any, kwargs: Any = None) -> object:
-        counts[functions.overload_name(operator)] += 1
-        return run(operator, args, kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MuxTensor, "run", staticmethod(counted))
-        program()
-    return counts
-
-
-def test_layers_are_one_operator_in_either_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layers_are_one_operator_in_either_pass() -> None:
     x = torch.randn(2, 4, 16, 8).to("mux").requires_grad_()
     w = torch.randn(8, 8).to("mux").requires_grad_()
     bias = torch.randn(8).to("mux").requires_grad_()
@@ -434,8 +418,8 @@ def test_layers_are_one_operator_in_either_pass(monkeypatch: pytest.MonkeyPatch)
         torch.autograd.grad((y @ w).sum(), (x, w, bias))
 
     with torch.autograd.forward_ad.dual_level():
-        assert "addmm" in operators_of(program, monkeypatch), "composed in forward mode"
-    counts = operators_of(program, monkeypatch)
+        assert "addmm" in operators_of(program), "composed in forward mode"
+    counts = operators_of(program)
     assert (counts["linear"], counts["matmul"]) == (1, 1)
     assert not counts.keys() & {"mm", "bmm", "t", "addmm", "_softmax", "_safe_softmax", "view"}
     assert counts.total() <= 20, counts

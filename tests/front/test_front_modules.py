@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from front_devices import Program, assert_same_on_both, ramp
+from front_paths import front_path  # noqa: F401 - runs each test in both ways
 from torch import nn
 from torch.nn import functional as F
 from torch_session import torch_workers

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from front_paths import front_path  # noqa: F401 - runs each test in both ways
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_leaves, tree_map

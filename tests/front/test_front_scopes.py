@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from front_paths import front_path  # noqa: F401 - runs each test in both ways
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from torch_session import torch_workers

@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch")
 from aten_helper import aten_helper  # noqa: E402, F401  a fixture
 
 from gt import config  # noqa: E402
-from gt.worker.aten import build, library, start  # noqa: E402
+from gt.worker.aten import build, compiling, library, start  # noqa: E402
 from gt.worker.aten.trial import Trial  # noqa: E402
 
 # A compiler that writes its own output, and says how often it has been called.
@@ -232,9 +232,9 @@ def test_a_failure_is_kept_for_a_day(
     toy = compiler(tmp_path, COMPILER.replace("sleep 0.2", "echo 'toy: error: no'; exit 1"))
     monkeypatch.setenv("CXX", str(toy))
     monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(start, "SETTLE_SECONDS", 0.0)
-    in_background = start._Request(in_background=True)
-    for request in (in_background, in_background, start._Request()):
+    monkeypatch.setattr(compiling, "SETTLE_SECONDS", 0.0)
+    in_background = compiling.Request(in_background=True)
+    for request in (in_background, in_background, compiling.Request()):
         with pytest.raises(start.UnavailableError, match="toy: error: no"):
             start.ready(request)
     versions, compiled = 3, 2
@@ -250,7 +250,7 @@ def test_what_is_not_wanted_any_more_is_not_handed_over(
     offers: list[object] = []
     monkeypatch.setattr(start, "offer_aten", lambda *of: offers.append(of))
     monkeypatch.setenv("GT_CACHE_DIR", str(copied.parent.parent))
-    request = start._Request()
+    request = compiling.Request()
     start._offer(start.Values(torch.device("cpu")), request, is_told=True)
     request.over.set()
     start._offer(start.Values(torch.device("cpu")), request, is_told=True)

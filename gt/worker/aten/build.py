@@ -1,4 +1,5 @@
-"""Compiles the helper against the installed torch, once, into the user's cache folder.
+"""Compiles a library against the installed torch, once, into the user's cache folder: the helper
+of workers, or the fast path of the torch front end.
 
 `python build.py FOLDER KEY COMMAND...` is a process of its own, of lowest priority. It ends, and
 its compiler with it, when its standard input does: that is a pipe from the worker, so nothing stays
@@ -18,28 +19,36 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-SOURCES = (
-    *(
-        "arguments.cpp",
-        "aten.cpp",
-        "batch.cpp",
-        "build.cpp",
-        "choices.cpp",
-        "groups.cpp",
-        "host.cpp",
-        "joined.cpp",
-        "kernels.cpp",
-        "memory.cpp",
-        "objects.cpp",
-        "run.cpp",
-        "small.cpp",
-    ),
-    *("frame.h", "kernel_calls.h", "kernel_table.h", "kernels.h", "loops.h", "program.h"),
-)
 HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Sources(NamedTuple):
+    """The C++ files of one library.
+
+    Args:
+        main: the file that is compiled; it includes the others.
+        others: names of the other files, in the same folder.
+        flags: flags of the compiler beside FLAGS.
+    """
+
+    main: pathlib.Path
+    others: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+
+
+HELPER = Sources(
+    HERE / "aten.cpp",
+    (
+        *("arguments.cpp", "batch.cpp", "build.cpp", "choices.cpp", "groups.cpp", "host.cpp"),
+        *("joined.cpp", "kernels.cpp", "memory.cpp", "objects.cpp", "run.cpp", "small.cpp"),
+        *("frame.h", "kernel_calls.h", "kernel_table.h", "kernels.h", "loops.h", "program.h"),
+    ),
+)
 # Compiling takes a minute on a busy machine; a compiler that exceeds this limit is stuck.
 COMPILE_SECONDS_MAX = 600.0
 # A compiler that failed is not run again for a day: every program would wait for it in vain.
@@ -52,23 +61,34 @@ FLAGS = ("-std=c++20", "-O3", "-fPIC", "-shared", "-DAT_PER_OPERATOR_HEADERS")
 LIBRARIES = ("-ltorch_cpu", "-lc10", "-Wl,--as-needed", "-ltorch_python")
 
 
-def key(torch_version: str, compiler_version: str) -> str:
-    """Name of the helper: a digest of everything that decides on its compilation."""
+def front() -> Sources:
+    """The fast path of the torch front end, which needs Python's headers and is for one Python."""
+    include = sysconfig.get_paths()["include"]
+    return Sources(
+        HERE.parent.parent / "torch" / "fast" / "fast.cpp",
+        ("guard.cpp", "objects.cpp", "objects.h", "operators.cpp"),
+        ("-O2", f"-I{include}", f"-DGT_PYTHON={sys.hexversion}"),
+    )
+
+
+def key(torch_version: str, compiler_version: str, sources: Sources = HELPER) -> str:
+    """Name of a library: a digest of everything that decides on its compilation."""
     digest = hashlib.sha256()
-    for part in (torch_version, compiler_version, *FLAGS, *LIBRARIES, os.uname().machine):
+    flags = (*FLAGS, *sources.flags, *LIBRARIES)
+    for part in (torch_version, compiler_version, *flags, os.uname().machine):
         digest.update(part.encode() + b"\0")
-    for name in SOURCES:
-        digest.update((HERE / name).read_bytes() + b"\0")
+    for name in (sources.main.name, *sources.others):
+        digest.update((sources.main.parent / name).read_bytes() + b"\0")
     return digest.hexdigest()[:32]
 
 
 def library(folder: pathlib.Path, name: str, *, is_installed: bool = False) -> pathlib.Path | None:
-    """The helper of this key, if it exists and is unchanged since it was written.
+    """The library of this key, if it exists and is unchanged since it was written.
 
     Args:
         folder: the folder to look in.
         name: the key.
-        is_installed: True for a helper that came with the package, whose owner need not be the
+        is_installed: True for a library that came with the package, whose owner need not be the
             user.
     """
     path = folder / f"{name}.so"
@@ -86,7 +106,7 @@ def _facts(name: str, data: bytes) -> dict[str, object]:
 
 
 class UnwantedError(Exception):
-    """The worker that asked for a helper is gone."""
+    """The process that asked for a library is gone."""
 
 
 def failure(folder: pathlib.Path, name: str) -> str | None:
@@ -104,12 +124,12 @@ def compile_into(
     command: Sequence[str],
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> pathlib.Path:
-    """Runs the compiler unless another process has done it meanwhile; returns the helper's file.
+    """Runs the compiler unless another process has done it meanwhile; returns the library's file.
 
     Args:
         folder: its folder; made for this user alone.
         name: the key.
-        command: the compiler's command line, to which source and output are added.
+        command: the compiler's command line with its source, to which the output is added.
         is_wanted: a function called ten times a second; False ends the compiler.
 
     Raises:
@@ -125,9 +145,8 @@ def compile_into(
         with _scratch(folder / f"{name}.tmp") as scratch:
             output = scratch / "helper.so"
             # The libraries come last: some linkers drop those that nothing before them needs.
-            source = str(HERE / "aten.cpp")
             try:
-                _run([*command, source, "-o", str(output), *LIBRARIES], scratch, is_wanted)
+                _run([*command, "-o", str(output), *LIBRARIES], scratch, is_wanted)
             except RuntimeError as error:
                 (folder / f"{name}.failed").write_text(str(error), encoding="utf-8")
                 raise

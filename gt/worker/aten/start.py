@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import pathlib
-import shutil
-import subprocess
 import sys
 import threading
 import warnings
@@ -20,38 +17,18 @@ from typing import NamedTuple
 
 import torch
 
-from gt import config
 from gt._core import offer_aten
 from gt.worker import memory
-from gt.worker.aten import build, library, trial
+from gt.worker.aten import build, compiling, library, trial
 from gt.worker.aten.binding import Binder
+from gt.worker.aten.compiling import Request, UnavailableError
 from gt.worker.pytorch import own_kernels
 from gt.worker.pytorch import threads as torch_threads
 
-# First version of torch that the helper is compiled and tested against.
-TORCH_MIN = (2, 11)
-# Delay before compiling: a program that ends earlier has no use for a helper.
-SETTLE_SECONDS = 2.0
-_POLL_SECONDS = 0.1
 # Folder of helpers that came with the package; their keys name no compiler.
 PREBUILT = pathlib.Path(build.__file__).with_name("prebuilt")
-
-
-class UnavailableError(Exception):
-    """There is no helper; the message says why."""
-
-
 # Objects that the helper calls, kept for the life of the process like the library itself.
 _KEPT: list[object] = []
-
-
-@dataclasses.dataclass(frozen=True)
-class _Request:
-    """Manner of waiting for a helper."""
-
-    in_background: bool = False
-    # Set when it is not wanted any more.
-    over: threading.Event = dataclasses.field(default_factory=threading.Event)
 
 
 class Values(NamedTuple):
@@ -72,7 +49,7 @@ class Preparation:
     """
 
     def __init__(self, values: Values, *, is_told: bool) -> None:
-        self._request = _Request(in_background=True)
+        self._request = Request(in_background=True)
         self._thread = threading.Thread(
             target=_offer,
             args=(values, self._request),
@@ -99,13 +76,13 @@ def begin(mode: str, values: Values, *, is_told: bool) -> Callable[[], None]:
     Returns: A function that ends it, to be called before the interpreter ends.
     """
     if mode == "on":
-        _offer(values, _Request(), is_told=True)
+        _offer(values, Request(), is_told=True)
     elif mode == "auto":
         return Preparation(values, is_told=is_told).close
     return lambda: None
 
 
-def _offer(values: Values, request: _Request, *, is_told: bool) -> None:
+def _offer(values: Values, request: Request, *, is_told: bool) -> None:
     """Hands the helper to the loop, which installs it between two instructions."""
     try:
         helper = ready(request)
@@ -120,17 +97,19 @@ def _offer(values: Values, request: _Request, *, is_told: bool) -> None:
         offer_aten(library.addresses(helper), Binder(helper, *values).bind)
 
 
-def ready(request: _Request | None = None) -> ctypes.PyDLL:
+def ready(request: Request | None = None) -> ctypes.PyDLL:
     """The helper, compiled if need be, loaded and tried.
 
     Raises:
         UnavailableError: there is none.
     """
     with contextlib.suppress(UnavailableError):  # built for an older system, say: compile here
-        path = build.library(PREBUILT, _key(PREBUILT.name), is_installed=True)
+        path = build.library(
+            PREBUILT, compiling.key(PREBUILT.name, build.HELPER), is_installed=True
+        )
         if path is not None:
             return _tried(path)
-    return _tried(_file(request or _Request()))
+    return _tried(compiling.file(build.HELPER, "aten", request or Request()))
 
 
 def prebuild(folder: pathlib.Path) -> pathlib.Path:
@@ -144,7 +123,9 @@ def prebuild(folder: pathlib.Path) -> pathlib.Path:
         RuntimeError: the compiler failed.
         UnavailableError: torch is too old, or has no headers, or there is no compiler.
     """
-    return build.compile_into(folder, _key(PREBUILT.name), _command(_compiler()))
+    return build.compile_into(
+        folder, compiling.key(PREBUILT.name, build.HELPER), compiling.command(build.HELPER)
+    )
 
 
 def _tried(path: pathlib.Path) -> ctypes.PyDLL:
@@ -180,77 +161,6 @@ def _address(loaded: ctypes.PyDLL, name: str) -> ctypes.c_void_p:
 
 def _warn(text: bytes) -> None:
     warnings.warn(text.decode(errors="replace"), UserWarning, stacklevel=2)
-
-
-def _key(compiler_version: str) -> str:
-    version = tuple(int(word) for word in torch.__version__.split(".")[:2])
-    if version < TORCH_MIN:
-        raise UnavailableError(f"torch {torch.__version__} is older than {TORCH_MIN}")
-    return build.key(f"{torch.__version__} {torch.version.git_version}", compiler_version)
-
-
-def _compiler() -> str:
-    compiler = shutil.which(config.cpp_compiler())
-    if compiler is None:
-        raise UnavailableError(f"there is no compiler {config.cpp_compiler()}")
-    return compiler
-
-
-def _file(request: _Request) -> pathlib.Path:
-    compiler = _compiler()
-    folder, name = config.cache_folder() / "aten", _key(_version_of(compiler))
-    path = build.library(folder, name)
-    if path is None:
-        _build(folder, name, compiler, request)
-        path = build.library(folder, name)
-    if path is None:
-        raise UnavailableError(f"{folder}/{name}.so is not what was written")
-    return path
-
-
-def _version_of(compiler: str) -> str:
-    command = [compiler, "--version"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-
-
-def _command(compiler: str) -> list[str]:
-    root = pathlib.Path(torch.__file__).parent
-    if not (root / "include" / "ATen" / "core" / "ivalue.h").is_file():
-        raise UnavailableError("torch is installed without its C++ headers")
-    return [
-        compiler,
-        *build.FLAGS,
-        f"-I{root / 'include'}",
-        f"-I{root / 'include' / 'torch' / 'csrc' / 'api' / 'include'}",
-        f"-L{root / 'lib'}",
-    ]
-
-
-def _build(folder: pathlib.Path, name: str, compiler: str, request: _Request) -> None:
-    command = _command(compiler)
-    if request.in_background:
-        text = build.failure(folder, name)
-        if text is not None:
-            raise UnavailableError(text)
-        if request.over.wait(SETTLE_SECONDS):
-            raise UnavailableError("the worker has ended")
-    # A session of its own: its input tells it that this process is gone, in any case.
-    with subprocess.Popen(
-        [sys.executable, "-I", build.__file__, str(folder), name, *command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        while process.poll() is None and not request.over.wait(_POLL_SECONDS):
-            pass
-        process.stdin.close()
-        said = process.stdout.read()
-    if process.returncode != 0:
-        raise UnavailableError(said.strip() or "the compiler ended")
 
 
 def _load(path: pathlib.Path) -> ctypes.PyDLL:

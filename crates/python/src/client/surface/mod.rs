@@ -12,6 +12,7 @@ pub(crate) mod generated_methods;
 pub(crate) mod generated_operators;
 mod grad;
 pub(crate) mod history;
+mod metadata;
 pub(crate) mod methods;
 pub(crate) mod placing;
 pub(crate) mod properties;
@@ -48,6 +49,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     call::register(module)?;
     writing::register(module)?;
     elements::register(module)?;
+    metadata::register(module)?;
     error_keeper::register(module)?;
     autocast::register(module)?;
     grad::register(module)?;

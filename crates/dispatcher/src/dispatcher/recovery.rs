@@ -44,7 +44,7 @@ impl Suspects {
     }
 }
 
-/// SlotSet of workers.
+/// Slots of workers.
 type SlotSet = BTreeSet<(WorkerIndex, u32)>;
 
 /// A recovery that has begun: workers that are gone, and what the others have said since.
@@ -57,11 +57,11 @@ pub(super) struct Recovery {
     dead: Vec<(WorkerIndex, Box<str>)>,
     /// Workers that left without a successor; another one may have joined in such a place.
     left: BTreeSet<WorkerIndex>,
-    /// SlotSet in use when the first one died.
+    /// Slots in use when the first one died.
     held: SlotSet,
     /// Workers that have not answered.
     awaited: BTreeSet<WorkerIndex>,
-    /// SlotSet that hold the loss of a worker.
+    /// Slots that hold the loss of a worker.
     failed: SlotSet,
     /// Answers that have failed by the loss of a worker; the requests are still open.
     failed_requests: BTreeSet<(WorkerIndex, i64)>,
@@ -250,7 +250,7 @@ impl Dispatcher {
         WantedValues { slots: self.slots_in_use(), requests: requests.collect() }
     }
 
-    /// SlotSet of all values.
+    /// Slots of all values.
     fn slots_in_use(&self) -> SlotSet {
         let values = self.sessions.values().flat_map(Session::values);
         values.flat_map(|(_, value)| value.worker_slots()).collect()

@@ -57,6 +57,8 @@ pub(super) struct Version {
     pub ended: StepIndex,
     /// The first step that sends it, after which it has the strides of the receiver's.
     pub sent: StepIndex,
+    /// The step that takes over its memory; its slot is empty from then on, and still to be freed.
+    pub consumed: StepIndex,
     /// The version that takes its slot in place.
     pub successor: VersionIndex,
 }
@@ -172,8 +174,8 @@ impl<'a> History<'a> {
     /// Adds a version, which its slot has from here on.
     fn add(&mut self, worker: WorkerIndex, slot: u32, defined: StepIndex) -> VersionIndex {
         let version = index(self.versions.len());
-        let (ended, sent, successor) = (NONE, NONE, NONE);
-        self.versions.push(Version { worker, slot, defined, ended, sent, successor });
+        let (ended, sent, consumed, successor) = (NONE, NONE, NONE, NONE);
+        self.versions.push(Version { worker, slot, defined, ended, sent, consumed, successor });
         let slots = self.current.entry(worker).or_default();
         let place = to_usize(slot);
         if place >= slots.len() {
@@ -303,6 +305,14 @@ impl<'a> History<'a> {
             results.push(self.add(worker, slot, step));
         }
         self.extend(operands, &results);
+        let given = (0..16).zip(&instruction.operands).filter(|(place, operand)| {
+            matches!(operand, Operand::Value(_)) && instruction.consumes >> place & 1 != 0
+        });
+        for (place, _) in given {
+            let before = instruction.operands[..place].iter();
+            let values = before.filter(|operand| matches!(operand, Operand::Value(_))).count();
+            self.versions[to_usize(operands[values])].consumed = step;
+        }
         if instruction.op == Op::Send {
             for &operand in operands {
                 let sent = &mut self.versions[to_usize(operand)].sent;

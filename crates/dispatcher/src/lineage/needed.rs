@@ -179,9 +179,11 @@ impl Needed {
     /// Returns true if a worker still has a version as this step takes it. One that was sent has
     /// other strides than before, which only its bytes do not show.
     pub fn has(&self, history: &History<'_>, version: VersionIndex, step: StepIndex) -> bool {
-        let sent = history.one(version).sent;
+        let one = history.one(version);
+        let sent = one.sent;
         let is_as_before = sent == NONE || sent >= history.held_from || sent <= step;
-        self.is_present(version) && is_as_before
+        let has_memory = one.consumed == NONE || one.consumed >= history.held_from;
+        self.is_present(version) && is_as_before && has_memory
     }
 
     pub fn is_present(&self, version: VersionIndex) -> bool {

@@ -61,7 +61,7 @@ pub(super) enum Frame<'a> {
     Omitted(u32),
 }
 
-/// FramePlace of a frame.
+/// Place of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FramePlace {
     pub worker: WorkerIndex,

@@ -47,7 +47,7 @@ pub struct Possible {
     pub refused_requests: BTreeSet<(WorkerIndex, i64)>,
 }
 
-/// RunOutcome of a step that is run again, or a version that is made again.
+/// Outcome of a step that is run again, or a version that is made again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunOutcome {
     Made,

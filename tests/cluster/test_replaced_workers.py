@@ -4,6 +4,7 @@ Programs run in processes of their own. What only the dead worker held is lost w
 what others hold stays.
 """
 
+import json
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -251,8 +253,7 @@ def test_an_instruction_that_kills_its_worker_twice_is_not_run_a_third_time(tmp_
 
 
 def test_one_of_two_forked_workers() -> None:
-    """A replica stays, what each made by itself is made again, what was sent to it is lost."""
-    gone = GONE.format(1, KILLED) + " and held this value"
+    """Values that it made by itself come back, and so do those that another one had sent to it."""
     printed, said = run(
         """
         whole = gt.distribute(gt.arange(4.0))
@@ -261,8 +262,7 @@ def test_one_of_two_forked_workers() -> None:
         total = made.sum().item()
         print(whole.tolist(), sent.tolist())
         kill(1)
-        print(error(lambda: until(lambda: sent.tolist() is None)).splitlines()[0])
-        print(error((sent + 1).tolist).splitlines()[0])
+        print(sent.tolist(), (sent + 1).tolist())
         print(whole.tolist(), made.sum().item() == total, gt.debug.stats()["workers"])
         again = gt.distribute(gt.arange(6.0), 0)
         print(again.sum().item(), (again * 2).tolist())
@@ -271,17 +271,17 @@ def test_one_of_two_forked_workers() -> None:
     )
     assert printed == [
         "[0.0, 1.0, 2.0, 3.0] [0.0, 1.0, 2.0, 3.0]",
-        gone,
-        gone,
+        "[0.0, 1.0, 2.0, 3.0] [1.0, 2.0, 3.0, 4.0]",
         "[0.0, 1.0, 2.0, 3.0] True 2",
         "15.0 [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]",
     ]
-    assert [line for line in said if "another took its place" in line] == said
+    assert [line for line in said if "no value was lost" in line] == said
 
 
-def test_an_all_reduce_that_loses_a_member_fails_and_the_next_works() -> None:
-    """The member is stopped, so that the collective is in flight when it is killed."""
-    printed, _ = run(
+@pytest.mark.parametrize("victim", [0, 1])
+def test_an_all_reduce_that_loses_a_member_is_made_again(victim: int) -> None:
+    """The member is stopped, so the collective is in flight when it is killed; a read waits."""
+    printed, said = run(
         """
         from gt import Layout, Partial
         from gt import distributed as dist
@@ -289,16 +289,114 @@ def test_an_all_reduce_that_loses_a_member_fails_and_the_next_works() -> None:
             layout = Layout(gt.DeviceMesh(2), (64, 8), placements=[Partial()])
             return dist.all_reduce(gt.distribute(gt.ones(64, 8), layout))
         print(reduced().sum().item())
-        victim = worker_processes()[1]
+        victim = worker_processes()[VICTIM]
         os.kill(victim, signal.SIGSTOP)
         x = reduced()
+        y = x * 3
         threading.Timer(0.3, os.kill, (victim, signal.SIGKILL)).start()
-        print(error(x.tolist).splitlines()[0].startswith("worker 1 is gone"))
+        print(y.sum().item(), x.sum().item())
         print(reduced().sum().item())
+        """.replace("VICTIM", str(victim)),
+        GT_WORKERS="2",
+    )
+    assert printed == ["512.0", "1536.0 512.0", "512.0"]
+    assert [line for line in said if "no value was lost" in line] == said
+
+
+def test_both_of_two_workers_at_once() -> None:
+    printed, said = run(
+        """
+        x = gt.distribute(gt.arange(2.0**12), 0)
+        for _ in range(20):
+            x = x + x.sum() / 2**24
+        total = x.sum().item()
+        for process in worker_processes():
+            os.kill(process, signal.SIGKILL)
+        print(x.sum().item() == total, gt.debug.stats()["workers"])
         """,
         GT_WORKERS="2",
     )
-    assert printed == ["512.0", "True", "512.0"]
+    assert printed == ["True 2"]
+    assert [line for line in said if "no value was lost" in line] == said
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_what_two_workers_cannot_make_again_is_a_clear_error(victim: int) -> None:
+    """The log keeps 32 MB of uploads, so neither can the sums be made that need one."""
+    printed, said = run(
+        """
+        import numpy as np
+        big = gt.distribute(gt.tensor(np.ones(12_000_000, dtype=np.float32)), 0)
+        small = gt.distribute(gt.arange(8.0), 0)
+        total, product = big.sum(), small * 2
+        print(total.item(), product.tolist())
+        kill(VICTIM)
+        print(error((big + 1).sum().item).splitlines()[0])
+        print(error(lambda: (big * small.sum()).tolist()).splitlines()[0])
+        print(product.tolist(), small.sum().item(), gt.debug.stats()["workers"])
+        """.replace("VICTIM", str(victim)),
+        GT_WORKERS="2",
+    )
+    gone = GONE.format(victim, KILLED) + " and held this value"
+    assert printed[:3] == [f"12000000.0 {[2.0 * k for k in range(8)]}", gone, gone]
+    assert printed[3] == f"{[2.0 * k for k in range(8)]} 28.0 2"
+    assert re.search(r"value[s]? (was|were) lost, \d are made again", said[0]), said
+
+
+def test_a_cancel_ends_a_recovery_that_waits_for_others() -> None:
+    """The other one is stopped, and so does not say what it has lost."""
+    printed, _ = run(
+        """
+        import warnings
+        warnings.simplefilter("ignore")
+        x = gt.distribute(gt.arange(8.0), 0)
+        print(x.sum().item())
+        stopped, killed = worker_processes()
+        os.kill(stopped, signal.SIGSTOP)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: len(worker_processes()) == 2 and killed not in worker_processes())
+        gt.cancel()
+        os.kill(stopped, signal.SIGCONT)
+        print(error(x.tolist).splitlines()[0])
+        print(gt.distribute(gt.arange(6.0), 0).sum().item())
+        """,
+        GT_WORKERS="2",
+    )
+    assert printed == ["28.0", GONE.format(1, KILLED) + " and held this value", "15.0"]
+
+
+def killed_training(layout: str, *words: str, backend: str = "native") -> dict[str, Any]:
+    """Kills, and where the results differ, of a model that is trained under a layout."""
+    path = os.pathsep.join(
+        [str(HERE), str(HERE.parent / "layouts"), os.environ.get("PYTHONPATH", "")]
+    )
+    own = {"GT_BACKEND": backend, "GT_THREADS": "1", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, str(HERE / "killed_training.py"), layout, *words],
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("layout", ["dp2", "dp3", "tp2", "tp3", "fsdp2", "pipeline2"])
+def test_a_model_on_several_workers_trains_on_to_the_bit(layout: str) -> None:
+    trained = killed_training(layout, "--steps", "5", "--kills", "4", "--rest", "0.3")
+    assert trained["killed"] == 4
+    assert trained["differ"] == {"losses": [], "weights": []}
+
+
+@pytest.mark.parametrize("backend", ["numpy", "native"])
+def test_twenty_kills_in_one_training(backend: str) -> None:
+    # An instruction at which two workers were killed counts as what has killed them.
+    words = ["--steps", "16", "--kills", "20", "--rest", "0.3"]
+    trained = killed_training("dp2", *words, backend=backend)
+    assert trained["killed"] == 20
+    assert trained["differ"] == {"losses": [], "weights": []}
 
 
 def test_one_that_dies_before_it_works_is_not_replaced() -> None:

@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::session::value::{Shards, Value};
 use gt_protocol::{Instruction, Kind, Meta};
 use named::Named;
-use recovery::Suspects;
+use recovery::{Recovery, Suspects};
 use std::collections::BTreeMap;
 
 pub use named::{NamedSummary, SessionRefusal};
@@ -35,6 +35,10 @@ pub struct Dispatcher {
     next_session: u32,
     /// Instructions that were running when their worker died.
     suspects: Suspects,
+    /// The recovery that has begun, if one has.
+    recovery: Option<Recovery>,
+    /// Number of questions for lost values so far.
+    questions: u64,
     core: Core,
 }
 
@@ -56,6 +60,8 @@ impl Dispatcher {
             quotas: BTreeMap::new(),
             next_session: 1,
             suspects: Suspects::default(),
+            recovery: None,
+            questions: 0,
             core: Core::new(config),
         }
     }

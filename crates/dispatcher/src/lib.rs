@@ -31,6 +31,6 @@ pub use cost::{CostModel, CostModelError, LinkCost, Links};
 pub use dispatcher::probe::{Measured, Probe};
 pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal, UserHolding};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
-pub use lineage::{Lineage, Remake, WantedValues};
+pub use lineage::{Lineage, Possible, Remake, Vacancies, WantedValues, WorkerLosses};
 pub use planner::Config;
 pub use trace_line::TraceLine;

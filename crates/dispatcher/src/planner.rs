@@ -84,6 +84,13 @@ impl Core {
             reduced_together: Vec::new(),
         }
     }
+
+    /// Takes a tag that no transfer has had.
+    pub fn take_tag(&mut self) -> i64 {
+        let tag = self.next_tag;
+        self.next_tag = tag.wrapping_add(1);
+        tag
+    }
 }
 
 /// Plans one instruction of a session.
@@ -156,9 +163,7 @@ impl<'p> Planner<'p> {
     }
 
     pub fn take_tag(&mut self) -> Attr {
-        let tag = self.core.next_tag;
-        self.core.next_tag = tag.wrapping_add(1);
-        Attr::Int(tag)
+        Attr::Int(self.core.take_tag())
     }
 
     /// An instruction of the plan's own.

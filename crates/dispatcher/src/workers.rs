@@ -98,15 +98,25 @@ impl Workers {
         self.replace(index, true);
     }
 
-    /// Puts another worker in the place of one that is gone; the slots of these values stay
-    /// assigned, and `vacated` are free again.
-    pub fn succeed(&mut self, index: WorkerIndex, vacated: &[u32]) {
+    /// Puts another worker in the place of one that is gone; its slots stay assigned.
+    pub fn succeed(&mut self, index: WorkerIndex) {
         if let Some(worker) = self.get_mut(index) {
-            worker.free.extend_from_slice(vacated);
             (worker.session, worker.process) = (None, None);
             (worker.backends, worker.is_far) = Default::default();
         }
         self.epoch += 1;
+    }
+
+    /// Takes back a slot without a word to the worker.
+    pub fn vacate(&mut self, index: WorkerIndex, slot: u32) {
+        if let Some(worker) = self.get_mut(index) {
+            worker.free.push(slot);
+        }
+    }
+
+    /// Tells each worker its session again before the next instruction.
+    pub fn forget_sessions(&mut self) {
+        self.all.iter_mut().for_each(|worker| worker.session = None);
     }
 
     /// Removes a worker; returns true if it was alive.

@@ -6,66 +6,28 @@
     reason = "the line of a panic says why a test cannot go on"
 )]
 
-use gt_dispatcher::{Lineage, Remake, WantedValues};
+mod common;
+
+use common::{add, encoded, free, full, read, receive, session};
+use gt_dispatcher::{Lineage, Possible, Remake, Vacancies, WantedValues, WorkerLosses};
 use gt_protocol::wire::{self, cut};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const WORDS_MAX: usize = 1 << 24;
 
 fn append(lineage: &mut Lineage, instruction: &Instruction<'_>) {
-    let mut words = Vec::new();
-    wire::encode(instruction, &mut words).unwrap();
-    lineage.append(&words);
-}
-
-fn session(id: i64) -> Instruction<'static> {
-    let mut word = Instruction::new(Op::Session);
-    word.attrs.push(Attr::Int(id));
-    word
-}
-
-fn free(slots: &[u32]) -> Instruction<'static> {
-    let mut word = Instruction::new(Op::Free);
-    word.operands.extend(slots.iter().map(|&slot| Operand::Value(Id::slot(slot))));
-    word
-}
-
-fn full(tag: u32, out: u32, value: i64) -> Instruction<'static> {
-    let mut word = Instruction::new(Op::Full);
-    word.tag = tag;
-    word.outputs.push(Id::slot(out));
-    let value = Attr::Scalar(gt_protocol::Scalar::Int(value));
-    word.attrs.extend([Attr::Ints(Dims::new(&[1]).unwrap()), value, Attr::Dtype(Dtype::I64)]);
-    word
-}
-
-fn add(tag: u32, out: u32, operands: [u32; 2]) -> Instruction<'static> {
-    let mut word = Instruction::new(Op::Add);
-    word.tag = tag;
-    word.outputs.push(Id::slot(out));
-    word.operands.extend(operands.map(|slot| Operand::Value(Id::slot(slot))));
-    word
-}
-
-fn read(slot: u32, request: i64) -> Instruction<'static> {
-    let mut word = Instruction::new(Op::Read);
-    word.operands.push(Operand::Value(Id::slot(slot)));
-    word.attrs.extend([request, 0, 1].map(Attr::Int));
-    word
-}
-
-fn receive(tag: u32, out: u32) -> Instruction<'static> {
-    let mut word = Instruction::new(Op::Receive);
-    word.tag = tag;
-    word.outputs.push(Id::slot(out));
-    word.attrs.extend([Attr::Int(1), Attr::Int(9)]);
-    word.attrs.extend([Attr::Ints(Dims::new(&[1]).unwrap()), Attr::Dtype(Dtype::I64)]);
-    word
+    lineage.append(0, &encoded(instruction));
 }
 
 fn wanted(slots: &[u32]) -> WantedValues {
-    WantedValues { slots: slots.iter().copied().collect(), ..WantedValues::default() }
+    let slots = slots.iter().map(|&slot| (0, slot)).collect();
+    WantedValues { slots, ..WantedValues::default() }
+}
+
+/// The only worker has nothing: another one was in its place.
+fn losses() -> WorkerLosses {
+    WorkerLosses { alive: [0].into(), empty: [0].into(), ..WorkerLosses::default() }
 }
 
 fn of(words: &[Instruction<'_>]) -> Lineage {
@@ -75,6 +37,32 @@ fn of(words: &[Instruction<'_>]) -> Lineage {
         append(&mut lineage, word);
     }
     lineage
+}
+
+struct FromHundred(u32);
+
+impl Vacancies for FromHundred {
+    fn slot(&mut self, _worker: u32) -> u32 {
+        self.0 += 1;
+        self.0 + 99
+    }
+
+    fn tag(&mut self) -> i64 {
+        1 << 40
+    }
+}
+
+/// The values that can be made again, and the words that make them.
+fn remade(lineage: &Lineage, wanted: &WantedValues, losses: &WorkerLosses) -> (Possible, Remake) {
+    let possible = lineage.possible(wanted, losses);
+    let wanted =
+        WantedValues { slots: possible.slots.clone(), requests: possible.requests.clone() };
+    let remake = lineage.remake(&wanted, losses, &mut FromHundred(0));
+    (possible, remake)
+}
+
+fn made(possible: &Possible) -> Vec<u32> {
+    possible.made.iter().map(|(_, slot)| *slot).collect()
 }
 
 /// A worker that knows these operators: its values, and the sum of all reads.
@@ -130,7 +118,7 @@ impl Toy {
 
 fn run(remake: &Remake) -> Toy {
     let mut toy = Toy::default();
-    toy.run(&remake.words);
+    remake.words.get(&0).into_iter().for_each(|words| toy.run(words));
     toy
 }
 
@@ -142,11 +130,9 @@ fn values_from_before_a_cancel_are_not_made_again() {
     for word in [full(3, 2, 9), add(4, 3, [2, 2]), add(5, 4, [2, 0]), free(&[1])] {
         append(&mut lineage, &word);
     }
-    let remake = lineage.remake(&wanted(&[0, 2, 3, 4]));
-    assert_eq!(remake.slots, BTreeSet::from([2, 3]));
-    let mut toy = Toy::default();
-    toy.run(&remake.words);
-    assert_eq!(toy.values, BTreeMap::from([(2, 9), (3, 36)]));
+    let (possible, remake) = remade(&lineage, &wanted(&[0, 2, 3, 4]), &losses());
+    assert_eq!(made(&possible), [2, 3]);
+    assert_eq!(run(&remake).values, BTreeMap::from([(2, 9), (3, 36)]));
 }
 
 #[test]
@@ -160,21 +146,25 @@ fn only_what_wanted_values_need_is_run_again() {
         add(4, 3, [2, 2]),
         free(&[1, 2]),
     ]);
-    let remake = lineage.remake(&wanted(&[3]));
-    assert_eq!((remake.instructions, remake.slots), (4, BTreeSet::from([3])));
-    let toy = run(&lineage.remake(&wanted(&[3])));
-    assert_eq!(toy.values, BTreeMap::from([(3, 22 * 4)]));
-    assert_eq!(lineage.remake(&wanted(&[])), Remake::default());
+    let (possible, remake) = remade(&lineage, &wanted(&[3]), &losses());
+    assert_eq!((remake.instructions, made(&possible)), (4, vec![3]));
+    assert_eq!(run(&remake).values, BTreeMap::from([(3, 22 * 4)]));
+    assert_eq!(remade(&lineage, &wanted(&[]), &losses()).1, Remake::default());
 }
 
 #[test]
-fn values_from_other_workers_are_lost_with_all_that_needs_them_and_nothing_else() {
-    let lineage =
-        of(&[receive(0, 0), full(1, 1, 2), add(2, 2, [0, 1]), add(3, 3, [1, 1]), free(&[1])]);
-    let remake = lineage.remake(&wanted(&[0, 2, 3]));
-    assert_eq!((remake.slots.clone(), remake.instructions), (BTreeSet::from([3]), 2));
+fn values_from_a_worker_that_is_gone_are_lost_with_all_that_needs_them_and_nothing_else() {
+    let lineage = of(&[
+        receive(0, 0, (1, 9)),
+        full(1, 1, 2),
+        add(2, 2, [0, 1]),
+        add(3, 3, [1, 1]),
+        free(&[1]),
+    ]);
+    let (possible, remake) = remade(&lineage, &wanted(&[0, 2, 3]), &losses());
+    assert_eq!((made(&possible), remake.instructions), (vec![3], 2));
     assert_eq!(run(&remake).values, BTreeMap::from([(3, 8)]));
-    assert!(remake.refused.is_empty());
+    assert!(possible.refused.is_empty());
 }
 
 #[test]
@@ -182,17 +172,15 @@ fn a_refused_instruction_and_its_readers_have_no_value() {
     let lineage =
         of(&[full(0, 0, 1), add(1, 1, [0, 0]), add(2, 2, [1, 0]), read(2, 8), read(0, 9)]);
     let mut wanted = wanted(&[0, 1, 2]);
-    wanted.refused.insert((1, 1));
-    wanted.requests.extend([8, 9]);
-    let remake = lineage.remake(&wanted);
-    assert_eq!((remake.slots.clone(), remake.refused.clone()), ([0].into(), [1, 2].into()));
-    assert_eq!(
-        (remake.requests.clone(), remake.refused_requests.clone()),
-        ([9].into(), [8].into())
-    );
+    wanted.requests.extend([(0, 8), (0, 9)]);
+    let refused = WorkerLosses { refused: [(1, 1)].into(), ..losses() };
+    let (possible, remake) = remade(&lineage, &wanted, &refused);
+    assert_eq!(made(&possible), [0]);
+    assert_eq!(possible.refused, [(0, 1), (0, 2)].into());
+    assert_eq!((possible.requests, possible.refused_requests), ([(0, 9)].into(), [(0, 8)].into()));
     assert_eq!(run(&remake).reads, BTreeMap::from([(9, 1)]));
-    wanted.refused = BTreeSet::from([(2, 1)]); // of another session
-    assert_eq!(lineage.remake(&wanted).slots, BTreeSet::from([0, 1, 2]));
+    let of_another_session = WorkerLosses { refused: [(2, 1)].into(), ..losses() };
+    assert_eq!(made(&remade(&lineage, &wanted, &of_another_session).0), [0, 1, 2]);
 }
 
 #[test]
@@ -205,16 +193,16 @@ fn bytes_that_were_not_kept_make_an_upload_unknown() {
     chunk.attrs.push(Attr::Int(0));
     let bytes = vec![0; 4000];
     chunk.payload = &bytes;
-    let mut words = Vec::new();
-    wire::encode(&chunk, &mut words).unwrap();
+    let words = encoded(&chunk);
     for (limit, is_made) in [(4 * words.len(), true), (words.len(), false)] {
         let mut lineage = Lineage::new(limit);
         append(&mut lineage, &session(1));
         append(&mut lineage, &upload);
-        lineage.append_beside(0, &words);
-        let remake = lineage.remake(&wanted(&[0]));
-        assert_eq!(remake.slots.contains(&0), is_made, "{limit}");
-        assert_eq!(remake.words.len() > words.len(), is_made);
+        lineage.append_beside(0, 0, &words);
+        let (possible, remake) = remade(&lineage, &wanted(&[0]), &losses());
+        assert_eq!(made(&possible).contains(&0), is_made, "{limit}");
+        let length = remake.words.get(&0).map_or(0, Vec::len);
+        assert_eq!(length > words.len(), is_made);
     }
 }
 
@@ -231,9 +219,26 @@ fn the_oldest_part_is_dropped_at_the_limit_and_its_session_is_known() {
     assert!(lineage.len() <= 1 << 19, "{} words", lineage.len());
     append(&mut lineage, &full(tag, 1, 3));
     append(&mut lineage, &add(tag + 1, 2, [0, 1]));
-    let remake = lineage.remake(&wanted(&[0, 1, 2]));
-    assert_eq!(remake.slots, BTreeSet::from([1]));
+    let (possible, remake) = remade(&lineage, &wanted(&[0, 1, 2]), &losses());
+    assert_eq!(made(&possible), [1]);
     assert_eq!(run(&remake).session, 4);
+}
+
+#[test]
+fn words_that_were_not_sent_are_not_dropped_at_the_limit() {
+    let mut lineage = Lineage::new(1 << 19);
+    append(&mut lineage, &session(4));
+    append(&mut lineage, &full(0, 0, 1));
+    lineage.hold();
+    for tag in 1..70_000 {
+        append(&mut lineage, &full(tag, 1, 2));
+        append(&mut lineage, &free(&[1]));
+    }
+    assert!(lineage.len() > 1 << 19, "{} words", lineage.len());
+    append(&mut lineage, &add(70_000, 2, [0, 0]));
+    let nobody_died = WorkerLosses { alive: [0].into(), ..WorkerLosses::default() };
+    let (possible, remake) = remade(&lineage, &wanted(&[0, 2]), &nobody_died);
+    assert_eq!((made(&possible), remake.instructions), (vec![2], 1));
 }
 
 /// A stream that a worker could be sent, from a seed.
@@ -280,16 +285,17 @@ fn all_live_values_of_any_stream_are_made_again() {
         }
         let half = &live[..live.len() / 2];
         for slots in [&live[..], half] {
-            let remake = lineage.remake(&wanted(slots));
-            assert_eq!(remake.slots, slots.iter().copied().collect(), "seed {seed}");
+            let (possible, remake) = remade(&lineage, &wanted(slots), &losses());
+            assert_eq!(possible.made, wanted(slots).slots, "seed {seed}");
             let expected = before.values.iter().filter(|(slot, _)| slots.contains(slot));
             let expected: BTreeMap<u32, i64> =
                 expected.map(|(&slot, &value)| (slot, value)).collect();
             assert_eq!(run(&remake).values, expected, "seed {seed}");
             // The words are a lineage themselves.
             let mut again = Lineage::new(WORDS_MAX);
-            again.append(&remake.words);
-            assert_eq!(run(&again.remake(&wanted(slots))).values, expected, "seed {seed}");
+            again.append(0, remake.words.get(&0).map_or(&[], Vec::as_slice));
+            let (_, remake) = remade(&again, &wanted(slots), &losses());
+            assert_eq!(run(&remake).values, expected, "seed {seed}");
         }
     }
 }

@@ -105,6 +105,18 @@ pub struct Stats {
     pub joined: u64,
 }
 
+/// Maximum slots in one `losses`.
+pub const LOSSES_MAX: usize = 4096;
+
+/// Slots of a worker that hold the loss of another worker in place of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Losses<'a> {
+    pub request: u64,
+    /// False where more slots follow.
+    pub is_last: bool,
+    pub slots: &'a [u32],
+}
+
 /// Number of `cancel` messages among whole frames. Words that are no frames count as none: their
 /// reader refuses them.
 pub fn count_cancels(words: &[u32]) -> u32 {
@@ -302,6 +314,17 @@ fn peer<'a>(reader: &mut WordReader<'a>) -> Result<Peer<'a>, WireError> {
         other => return Err(reader.error(WireReason::Value("reach", other))),
     };
     Ok(Peer { index, incarnation, reach })
+}
+
+fn append_losses(losses: &Losses<'_>, out: &mut Vec<u32>) {
+    push_u64(out, losses.request);
+    out.push(u32::from(losses.is_last));
+    out.extend_from_slice(losses.slots);
+}
+
+fn losses<'a>(reader: &mut WordReader<'a>) -> Result<Losses<'a>, WireError> {
+    let (request, is_last) = (reader.u64()?, reader.bool()?);
+    Ok(Losses { request, is_last, slots: reader.rest(LOSSES_MAX)? })
 }
 
 fn append_backends(backends: &Backends<'_>, out: &mut Vec<u32>) -> Result<(), EncodeError> {

@@ -124,6 +124,7 @@ impl ShadowAccounts {
     /// A value that the dispatcher gave up wrongly.
     pub fn worker_left(&mut self, index: u32, dispatcher: &Dispatcher) -> Result<(), String> {
         self.alive.remove(&index);
+        let mut checked = Ok(());
         for (&session, account) in &mut self.accounts {
             let copied = |entry: &SlotEntry| {
                 entry.live && entry.holdings.iter().any(|holding| holding.survives(index))
@@ -134,14 +135,23 @@ impl ShadowAccounts {
                 account.refresh(slot, session, dispatcher);
                 if copied && account.slots.get(&slot).is_none_or(|entry| !entry.live) {
                     let text = "is given up, and not only worker";
-                    return Err(format!(
-                        "slot {slot} of session {} {text} {index} held it",
-                        session.0
-                    ));
+                    let text =
+                        format!("slot {slot} of session {} {text} {index} held it", session.0);
+                    checked = checked.and(Err(text));
                 }
             }
         }
-        Ok(())
+        checked
+    }
+
+    /// Updates all values.
+    pub fn refresh_all(&mut self, dispatcher: &Dispatcher) {
+        for (&session, account) in &mut self.accounts {
+            let slots: Vec<u32> = account.slots.keys().copied().collect();
+            for slot in slots {
+                account.refresh(slot, session, dispatcher);
+            }
+        }
     }
 
     pub fn totals(&self) -> Totals {

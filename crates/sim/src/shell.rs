@@ -11,7 +11,7 @@ use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, cut};
 use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use gt_worker::PeerId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Level of detail of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +32,10 @@ pub struct Shell {
     /// The number of workers, where one client has them to itself: it cancels on the workers, and
     /// not in front of the dispatcher.
     pub alone: Option<u32>,
+    /// True once a worker has left without a successor.
+    has_lost_a_worker: bool,
+    /// Workers whose values are about to be made again.
+    replaced: BTreeSet<WorkerIndex>,
     pub instructions: u64,
 }
 
@@ -72,16 +76,12 @@ pub struct CoreOutputs {
     /// Error of an output that has no binary form.
     pub error: Option<String>,
     pub collectives: u64,
-    /// Words that each worker was sent.
-    pub lineages: BTreeMap<WorkerIndex, Lineage>,
+    /// Words that the workers were sent.
+    pub lineage: Lineage,
 }
 
-/// Words of a worker that are kept: more than most simulations have, so some lose the oldest.
+/// Words that are kept: more than most simulations have, so some lose the oldest.
 const LINEAGE_WORDS: usize = 1 << 20;
-
-fn new_lineage() -> Lineage {
-    Lineage::new(LINEAGE_WORDS)
-}
 
 impl Shell {
     pub fn new(detail: Detail, config: gt_dispatcher::Config, mistake: Option<Mistake>) -> Self {
@@ -95,7 +95,7 @@ impl Shell {
             cancels: 0,
             error: None,
             collectives: 0,
-            lineages: BTreeMap::new(),
+            lineage: Lineage::new(LINEAGE_WORDS),
         };
         let connections = BTreeMap::new();
         Self {
@@ -105,6 +105,8 @@ impl Shell {
             planted: mistake.map(Planted::new),
             connections,
             alone: None,
+            has_lost_a_worker: false,
+            replaced: BTreeSet::new(),
             instructions: 0,
         }
     }
@@ -139,6 +141,9 @@ impl Shell {
 
     /// Takes the next frame of a session.
     pub fn take_frame(&mut self, session: SessionId, inferred: InferredMeta<'_>) -> Intake {
+        if self.dispatcher.is_recovering() {
+            return Intake::Drained;
+        }
         let Some(connection) = self.connections.get_mut(&session) else { return Intake::Drained };
         let length = match cut::first(&connection.inbox) {
             Ok(Some(frame)) => frame.len(),
@@ -252,23 +257,41 @@ impl Shell {
         self.handle(Event::WorkerJoined { index });
     }
 
-    /// Adds a worker in the place of one that is gone, whose values it makes again.
+    /// Adds a worker in the place of one that is gone. Its values are made again when the others
+    /// have said what they have lost.
     pub fn worker_replaced(&mut self, id: PeerId, others: &[PeerId]) {
         let index = id.index;
-        let lineage = self.outputs.lineages.remove(&index).unwrap_or_else(new_lineage);
         self.introduce(id, others);
-        let (reason, lineage) = ("connection reset", &lineage);
-        self.dispatcher.worker_replaced((index, reason), lineage, None, &mut self.outputs);
+        self.outputs.lineage.hold();
+        self.dispatcher.worker_replaced((index, "connection reset"), None, &mut self.outputs);
+        self.replaced.insert(index);
     }
 
-    /// Checks the values after a worker was replaced.
+    /// Makes the values of dead workers again where all others have said what they have lost, and
+    /// checks them; returns true if that was now.
     ///
     /// # Errors
     /// A value that the dispatcher gave up wrongly.
-    pub fn check_loss(&mut self, index: u32) -> Result<(), String> {
-        let checked = self.accounts.worker_left(index, &self.dispatcher);
-        self.accounts.worker_joined(index);
-        checked
+    pub fn finish_recovery(&mut self) -> Result<bool, String> {
+        if !self.dispatcher.knows_losses() {
+            return Ok(false);
+        }
+        let outputs = &mut self.outputs;
+        let mut lineage = std::mem::replace(&mut outputs.lineage, Lineage::new(0));
+        let words = self.dispatcher.finish_recovery(&mut lineage, true, outputs);
+        lineage.resume();
+        outputs.lineage = lineage;
+        outputs.to_workers.extend(words);
+        for index in std::mem::take(&mut self.replaced) {
+            let checked = self.accounts.worker_left(index, &self.dispatcher);
+            self.accounts.worker_joined(index);
+            // A copy may have been in flight from a worker that nobody followed.
+            if !self.has_lost_a_worker {
+                checked?;
+            }
+        }
+        self.accounts.refresh_all(&self.dispatcher);
+        Ok(true)
     }
 
     fn introduce(&mut self, id: PeerId, others: &[PeerId]) {
@@ -284,7 +307,9 @@ impl Shell {
     }
 
     pub fn worker_left(&mut self, index: u32) -> Result<(), String> {
-        self.outputs.lineages.remove(&index);
+        self.outputs.lineage.leave(index);
+        self.replaced.remove(&index);
+        self.has_lost_a_worker = true;
         self.handle(Event::WorkerLeft { index, reason: "connection reset" });
         self.accounts.worker_left(index, &self.dispatcher)
     }
@@ -335,8 +360,10 @@ impl Sink for CoreOutputs {
         if let Err(error) = wire::encode(instruction, &mut words) {
             self.error = Some(format!("an instruction for worker {worker}: {error}"));
         }
-        self.lineages.entry(worker).or_insert_with(new_lineage).append(&words);
-        self.to_workers.push((worker, words));
+        self.lineage.append(worker, &words);
+        if !self.lineage.is_held() {
+            self.to_workers.push((worker, words));
+        }
     }
 
     fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {

@@ -359,13 +359,14 @@ impl World {
             self.vacant.insert(index);
             let is_awaited = self.awaited.remove(&index);
             if is_awaited && self.step.is_multiple_of(2) {
-                self.succeed_worker(index)?;
+                self.succeed_worker(index);
             } else {
                 self.shell.worker_left(index)?;
                 if is_awaited {
                     self.replace_worker(index);
                 }
             }
+            self.shell.finish_recovery()?;
             self.flush()?;
             self.check_accounts()?;
             return self.take_in_all();
@@ -373,6 +374,7 @@ impl World {
         let mut rest = self.worker_words.remove(&index).unwrap_or_default();
         rest.extend_from_slice(&words);
         let mut start = 0;
+        let mut has_recovered = false;
         while let Some(length) = whole_length(&rest[start..])? {
             let (message, _) =
                 message::decode(&rest[start..start + length]).map_err(|error| error.to_string())?;
@@ -383,10 +385,15 @@ impl World {
                 return Err(format!("worker {index} reports {failure:?}"));
             }
             self.shell.worker_says(index, message);
+            has_recovered |= self.shell.finish_recovery()?;
             self.flush()?;
             start += length;
         }
         self.worker_words.insert(index, rest.split_off(start));
+        if has_recovered {
+            self.check_accounts()?;
+            return self.take_in_all();
+        }
         Ok(())
     }
 

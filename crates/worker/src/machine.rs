@@ -18,7 +18,9 @@ use crate::state::MachineState;
 use crate::stream::Driver;
 use crate::table::NoValue;
 use cancel::Cancels;
-use gt_protocol::message::{self, Backends, FailureClass, FromWorker, Peer, Stats, ToWorker};
+use gt_protocol::message::{
+    self, Backends, FailureClass, FromWorker, LOSSES_MAX, Losses, Peer, Stats, ToWorker,
+};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, WireError};
 use gt_protocol::{Instruction, Kind, Op};
 use std::fmt;
@@ -223,6 +225,13 @@ impl<E: Engine> Machine<E> {
                 }
                 return Ok(is_over);
             }
+            Ok((ToWorker::LossesRequest { request }, _)) => {
+                let is_over = self.state.wait_for_all(replies, driver);
+                if is_over {
+                    self.report_losses(request, replies);
+                }
+                return Ok(is_over);
+            }
             Ok((ToWorker::Mark { request }, _)) => {
                 // A failed instruction has been reported, and a read of its result gets the
                 // failure.
@@ -256,6 +265,19 @@ impl<E: Engine> Machine<E> {
         let cause = Cause { session: self.state.session, tag: 0, op: None, fault };
         replies.send(&FromWorker::Failure(cause.message()));
         Ok(true)
+    }
+
+    /// Tells which slots hold the loss of another worker.
+    fn report_losses(&self, request: u64, replies: &mut impl Replies) {
+        let slots = self.state.table.losses();
+        let mut chunks = slots.chunks(LOSSES_MAX).peekable();
+        if chunks.peek().is_none() {
+            replies.send(&FromWorker::Losses(Losses { request, is_last: true, slots: &[] }));
+        }
+        while let Some(slots) = chunks.next() {
+            let is_last = chunks.peek().is_none();
+            replies.send(&FromWorker::Losses(Losses { request, is_last, slots }));
+        }
     }
 
     fn instruction(

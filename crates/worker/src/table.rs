@@ -2,6 +2,7 @@
 
 use crate::failure::{Cause, Fault};
 use gt_protocol::integer::to_usize;
+use gt_protocol::message::FailureClass;
 use gt_protocol::{Id, Meta};
 use std::rc::Rc;
 
@@ -219,6 +220,19 @@ impl<V> SlotTable<V> {
         if index(id) < self.limit() {
             self.take(id, TableSlot::Failed(Rc::clone(cause)));
         }
+    }
+
+    /// The slots whose value is lost with another worker, ascending.
+    pub fn losses(&self) -> Vec<u32> {
+        let is_lost = |slot: &TableSlot<V>| match slot {
+            TableSlot::Failed(cause) => cause.fault.class == FailureClass::WorkerLost,
+            TableSlot::Empty
+            | TableSlot::Value(_)
+            | TableSlot::Pending(_)
+            | TableSlot::Consumed => false,
+        };
+        let numbered = (0..).zip(&self.slots);
+        numbered.filter(|(_, slot)| is_lost(slot)).map(|(number, _)| number).collect()
     }
 
     /// Marks every value as failed.

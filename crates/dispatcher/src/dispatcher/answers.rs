@@ -30,13 +30,23 @@ impl Dispatcher {
             FromWorker::Stats(stats) => {
                 self.done(index, key_of(stats.request), Some(*stats), sink);
             }
+            // The result is made again, or its loss is told with the worker's.
+            FromWorker::Failure(failure) if self.is_recovered(failure) => {}
             FromWorker::Failure(failure) => self.failed(failure, sink),
+            FromWorker::FailedReply { request, failure }
+                if self.is_recovered(failure) && self.withholds(index, key_of(*request)) => {}
             FromWorker::FailedReply { request, failure } => {
                 self.failed_reply(*request, failure, sink);
             }
+            FromWorker::Losses(losses) => self.losses(index, losses),
             FromWorker::Backends(backends) => self.core.workers.set_backends(index, *backends),
             FromWorker::Goodbye { reason } => self.worker_left(index, reason, sink),
         }
+    }
+
+    /// Returns true for the loss of a worker that is being made good.
+    fn is_recovered(&self, failure: &message::Failure<'_>) -> bool {
+        failure.class == FailureClass::WorkerLost && self.is_recovering()
     }
 
     /// Passes elements on. A worker that sends others than it was asked for is given up: its loss

@@ -46,6 +46,7 @@ impl Dispatcher {
         for key in lost {
             self.request_lost(key, index, &text, sink);
         }
+        self.left_in_recovery(index, sink);
     }
 
     pub(super) fn request_lost(

@@ -1,16 +1,21 @@
-//! A worker that is gone and has a successor at once: its values are made again from its lineage,
-//! with the same slots and so the same layouts and bits. Values that cannot be made again fail, as
-//! those of a worker without a successor do.
+//! Workers that are gone and have successors at once: their values are made again from the lineage,
+//! with the same layouts and so the same bits, and so are values of others that were to come from a
+//! dead one. Values that cannot be made again fail, as those of a worker without a successor do.
+//!
+//! The others first say which of their slots hold the loss of a worker: only they know what had
+//! arrived. Until all have answered, nothing is sent to any worker; the owner of their rings writes
+//! it down in the lineage. A worker that dies meanwhile begins that again.
 
 use super::Dispatcher;
 use super::departure::{forget_worker, with_losses};
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
-use crate::lineage::{Lineage, WantedValues, frames};
+use crate::lineage::{Lineage, Possible, Vacancies, WantedValues, WorkerLosses};
+use crate::planner::Core;
 use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure};
-use crate::session::requests::{RequestKind, answer_failed};
+use crate::session::requests::{Request, RequestKind, answer_failed};
 use crate::session::value::Value;
-use gt_protocol::message::{self, FailureClass, ToClient};
+use gt_protocol::message::{self, FailureClass, ToClient, ToWorker};
 use gt_protocol::{Id, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,21 +44,67 @@ impl Suspects {
     }
 }
 
-/// Values of a worker that its successor has, and those that it cannot have.
-struct Inheritance {
-    /// Client slots of the values that are made again, by session.
-    kept: BTreeSet<(SessionId, u32)>,
-    /// Slots on the worker whose value depends on an instruction that is not run again.
-    refused: BTreeSet<u32>,
+/// Slots of workers.
+type SlotSet = BTreeSet<(WorkerIndex, u32)>;
+
+/// A recovery that has begun: workers that are gone, and what the others have said since.
+#[derive(Debug, Default)]
+pub(super) struct Recovery {
+    /// Number of the question that the others are asked.
+    question: u64,
+    /// The workers that have successors, each with the reason of its end, in the order of their
+    /// deaths.
+    dead: Vec<(WorkerIndex, Box<str>)>,
+    /// Workers that left without a successor; another one may have joined in such a place.
+    left: BTreeSet<WorkerIndex>,
+    /// Slots in use when the first one died.
+    held: SlotSet,
+    /// Workers that have not answered.
+    awaited: BTreeSet<WorkerIndex>,
+    /// Slots that hold the loss of a worker.
+    failed: SlotSet,
+    /// Answers that have failed by the loss of a worker; the requests are still open.
+    failed_requests: BTreeSet<(WorkerIndex, i64)>,
+}
+
+impl Recovery {
+    fn is_dead(&self, index: WorkerIndex) -> bool {
+        self.dead.iter().any(|(dead, _)| *dead == index)
+    }
+}
+
+/// Takes slots that no worker uses: freed ones may be in use until the words that free them are
+/// sent.
+struct UnusedSlots<'a> {
+    core: &'a mut Core,
+    held: &'a SlotSet,
+    passed_over: Vec<(WorkerIndex, u32)>,
+}
+
+impl Vacancies for UnusedSlots<'_> {
+    fn slot(&mut self, worker: WorkerIndex) -> u32 {
+        // The loop ends: as many slots as are in use are passed over at most.
+        loop {
+            let slot = self.core.workers.take_slot(worker);
+            if !self.held.contains(&(worker, slot)) {
+                return slot;
+            }
+            self.passed_over.push((worker, slot));
+        }
+    }
+
+    fn tag(&mut self) -> i64 {
+        self.core.take_tag()
+    }
 }
 
 impl Dispatcher {
-    /// Handles the end of a worker in whose place another one is already: that one is sent what
-    /// makes the values again. `last` is what the dead one was at, by session and tag.
+    /// Handles the end of a worker in whose place another one is already; the owner of the rings
+    /// holds back all words until [`Self::finish_recovery`]. `last` is what the dead one was at, by
+    /// session and tag.
     pub fn worker_replaced(
         &mut self,
         (index, reason): (WorkerIndex, &str),
-        lineage: &Lineage,
         last: Option<(u32, u32)>,
         sink: &mut dyn Sink,
     ) {
@@ -61,40 +112,148 @@ impl Dispatcher {
             return;
         }
         self.note_suspect(last);
+        if self.recovery.is_none() {
+            let held = self.slots_in_use();
+            self.recovery = Some(Recovery { held, ..Recovery::default() });
+        }
+        self.core.workers.succeed(index);
+        if let Some(recovery) = &mut self.recovery
+            && !recovery.is_dead(index)
+        {
+            recovery.dead.push((index, reason.into()));
+        }
+        self.ask_for_losses(sink);
+    }
+
+    /// Returns true between the death of a worker and the words that make its values again.
+    pub const fn is_recovering(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// Returns true if all workers have said what they have lost.
+    pub fn knows_losses(&self) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery.awaited.is_empty())
+    }
+
+    /// Asks all workers that have values for those that they have lost.
+    fn ask_for_losses(&mut self, sink: &mut dyn Sink) {
+        let Some(recovery) = &mut self.recovery else { return };
+        self.questions += 1;
+        recovery.question = self.questions;
+        recovery.failed.clear();
+        let alive = self.core.workers.alive().iter().copied();
+        recovery.awaited =
+            alive.filter(|index| !recovery.dead.iter().any(|(dead, _)| dead == index)).collect();
+        for &index in &recovery.awaited {
+            sink.worker_message(index, &ToWorker::LossesRequest { request: recovery.question });
+        }
+    }
+
+    /// Handles a worker's answer: slots that hold the loss of another one.
+    pub(super) fn losses(&mut self, index: WorkerIndex, losses: &message::Losses<'_>) {
+        let Some(recovery) = &mut self.recovery else { return };
+        if losses.request != recovery.question || !recovery.awaited.contains(&index) {
+            return;
+        }
+        let failed = losses.slots.iter().map(|&slot| (index, slot));
+        recovery.failed.extend(failed.filter(|one| recovery.held.contains(one)));
+        if losses.is_last {
+            recovery.awaited.remove(&index);
+        }
+    }
+
+    /// Returns true for a failure that is made good: the request stays open.
+    pub(super) fn withholds(&mut self, index: WorkerIndex, key: i64) -> bool {
+        let Some(recovery) = &mut self.recovery else { return false };
+        let is_open = self.core.requests.open.contains_key(&key);
+        is_open && {
+            recovery.failed_requests.insert((index, key));
+            true
+        }
+    }
+
+    /// Handles the end of a worker without a successor while others are awaited.
+    pub(super) fn left_in_recovery(&mut self, index: WorkerIndex, sink: &mut dyn Sink) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.dead.retain(|(dead, _)| *dead != index);
+            recovery.left.insert(index);
+            recovery.held.retain(|(worker, _)| *worker != index);
+            recovery.failed_requests.retain(|(worker, _)| *worker != index);
+            self.ask_for_losses(sink);
+        }
+    }
+
+    /// Ends a recovery: fails what cannot be made again, and returns the words that make the rest,
+    /// and all that was held back, for the workers. Where the losses are not known, nothing is made
+    /// again.
+    pub fn finish_recovery(
+        &mut self,
+        lineage: &mut Lineage,
+        makes_again: bool,
+        sink: &mut dyn Sink,
+    ) -> BTreeMap<WorkerIndex, Vec<u32>> {
+        let Some(recovery) = self.recovery.take() else { return BTreeMap::new() };
         let convicted: Vec<(SessionId, u64)> = self.suspects.convicted().collect();
+        let losses = self.known_losses(&recovery, &convicted, makes_again);
+        let mut wanted = self.wanted(&losses);
+        let possible = lineage.possible(&wanted, &losses);
+        let failures = self.fail_the_rest(&recovery, (&wanted, &possible), &convicted, sink);
+        self.answer_the_rest((&recovery, &losses), &possible, &failures, sink);
+        let left = self.slots_in_use();
+        for &(index, slot) in wanted.slots.difference(&left) {
+            self.core.workers.vacate(index, slot);
+            lineage.vacate(index, &[slot]);
+        }
+        wanted = WantedValues { slots: left, requests: possible.requests };
+        let held = &recovery.held;
+        let mut unused = UnusedSlots { core: &mut self.core, held, passed_over: Vec::new() };
+        let remake = lineage.remake(&wanted, &losses, &mut unused);
+        let taken = std::mem::take(&mut unused.passed_over).into_iter().chain(remake.taken);
+        for (index, slot) in taken {
+            self.core.workers.vacate(index, slot);
+        }
+        self.core.workers.forget_sessions();
+        remake.words
+    }
+
+    fn known_losses(
+        &self,
+        recovery: &Recovery,
+        convicted: &[(SessionId, u64)],
+        makes_again: bool,
+    ) -> WorkerLosses {
+        let alive: BTreeSet<WorkerIndex> = self.core.workers.alive().iter().copied().collect();
+        let dead = recovery.dead.iter().map(|(index, _)| *index).chain(recovery.left.clone());
         let tag = |number: u64| crate::event::low_half(number);
-        let refused = convicted.iter().map(|&(id, number)| (id.0, tag(number))).collect();
-        let slots: BTreeSet<u32> =
-            self.sessions.values().flat_map(|session| slots_on(session, index)).collect();
-        let requests = self.open_reads(index);
-        let possible = lineage.remake(&WantedValues { slots: slots.clone(), requests, refused });
-        let refused = convicted.iter().map(|&(id, number)| (id.0, tag(number))).collect();
-        let (kept, inherited) = self.inherited(index, &possible.slots);
-        let wanted = WantedValues { slots: inherited, requests: possible.requests, refused };
-        let remake = lineage.remake(&wanted);
-        let vacated: Vec<u32> = slots.difference(&wanted.slots).copied().collect();
-        self.core.workers.succeed(index, &vacated);
-        for frame in frames(&remake.words) {
-            sink.words(index, frame);
+        WorkerLosses {
+            empty: dead.filter(|index| alive.contains(index)).collect(),
+            alive,
+            failed: recovery.failed.clone(),
+            failed_requests: recovery.failed_requests.clone(),
+            refused: convicted.iter().map(|&(id, number)| (id.0, tag(number))).collect(),
+            are_given_up: !makes_again,
         }
-        let inheritance = Inheritance { kept, refused: possible.refused };
-        let failures = self.fail_the_rest((index, reason), &inheritance, &convicted, sink);
-        let text = format!("worker {index} is gone ({reason}) and held this value");
-        for key in self.waiting_for(index) {
-            let failure = failures.iter().find(|(id, _)| {
-                let open = self.core.requests.open.get(&key);
-                open.is_some_and(|request| request.session == *id)
-            });
-            match failure.filter(|_| possible.refused_requests.contains(&key)) {
-                Some((id, failure)) => {
-                    let Some(request) = self.core.requests.open.remove(&key) else { continue };
-                    self.core.requests.forget_parts(*id, request.number);
-                    answer_failed(*id, request.number, failure, sink);
-                }
-                None if remake.requests.contains(&key) => {}
-                None => self.request_lost(key, index, &text, sink),
-            }
-        }
+    }
+
+    /// All values, and all requests that can be asked again.
+    fn wanted(&self, losses: &WorkerLosses) -> WantedValues {
+        let can_be_asked = |request: &Request| match request.kind {
+            RequestKind::Read { .. } => request.received == 0,
+            RequestKind::Synchronize => true,
+            RequestKind::Stats => false,
+        };
+        let open = self.core.requests.open.iter().filter(|(_, request)| can_be_asked(request));
+        let requests = open.flat_map(|(&key, request)| {
+            let waiting = request.waiting.iter().filter(|index| losses.alive.contains(index));
+            waiting.map(move |&index| (index, key))
+        });
+        WantedValues { slots: self.slots_in_use(), requests: requests.collect() }
+    }
+
+    /// Slots of all values.
+    fn slots_in_use(&self) -> SlotSet {
+        let values = self.sessions.values().flat_map(Session::values);
+        values.flat_map(|(_, value)| value.worker_slots()).collect()
     }
 
     fn note_suspect(&mut self, last: Option<(u32, u32)>) {
@@ -105,99 +264,113 @@ impl Dispatcher {
         }
     }
 
-    /// Open requests that a worker has to answer.
-    fn waiting_for(&self, index: WorkerIndex) -> Vec<i64> {
-        let open = self.core.requests.open.iter();
-        let waiting = open.filter(|(_, request)| request.waiting.contains(&index));
-        waiting.map(|(key, _)| *key).collect()
-    }
-
-    /// Reads of a worker of which nothing has arrived: they can be asked again.
-    fn open_reads(&self, index: WorkerIndex) -> BTreeSet<i64> {
-        let open = self.core.requests.open.iter();
-        let reads = open.filter(|(_, request)| {
-            request.waiting.contains(&index)
-                && request.received == 0
-                && matches!(request.kind, RequestKind::Read { .. })
+    /// Answers the requests that have no answer any more.
+    fn answer_the_rest(
+        &mut self,
+        (recovery, losses): (&Recovery, &WorkerLosses),
+        possible: &Possible,
+        failures: &[(SessionId, ValueFailure)],
+        sink: &mut dyn Sink,
+    ) {
+        let of_the_dead = self.core.requests.open.iter().flat_map(|(&key, request)| {
+            let waiting = request.waiting.iter().filter(|index| losses.empty.contains(index));
+            waiting.map(move |&index| (index, key))
         });
-        reads.map(|(key, _)| *key).collect()
-    }
-
-    /// The values all of whose slots on a worker are made again, and these slots.
-    fn inherited(
-        &self,
-        index: WorkerIndex,
-        made: &BTreeSet<u32>,
-    ) -> (BTreeSet<(SessionId, u32)>, BTreeSet<u32>) {
-        let (mut kept, mut slots) = (BTreeSet::new(), BTreeSet::new());
-        for (&id, session) in &self.sessions {
-            for (client_slot, value) in session.values() {
-                let own = || slots_of(value, index);
-                if own().next().is_some() && own().all(|slot| made.contains(&slot)) {
-                    kept.insert((id, client_slot));
-                    slots.extend(own());
+        let mut lost: BTreeSet<(WorkerIndex, i64)> = of_the_dead.collect();
+        lost.extend(&recovery.failed_requests);
+        lost.extend(&possible.lost_requests);
+        lost.extend(&possible.refused_requests);
+        for &(index, key) in lost.difference(&possible.requests) {
+            let Some(request) = self.core.requests.open.get(&key) else { continue };
+            let (id, number) = (request.session, request.number);
+            let failure = failures.iter().find(|(session, _)| *session == id);
+            match failure.filter(|_| possible.refused_requests.contains(&(index, key))) {
+                Some((_, failure)) => {
+                    self.core.requests.open.remove(&key);
+                    self.core.requests.forget_parts(id, number);
+                    answer_failed(id, number, failure, sink);
+                }
+                None => {
+                    self.request_lost(key, index, &held_by(recovery, index), sink);
                 }
             }
         }
-        (kept, slots)
     }
 
     /// Fails the values that are not made again, and tells each session. Returns the failures of
     /// instructions that are not run again, by session.
     fn fail_the_rest(
         &mut self,
-        (index, reason): (WorkerIndex, &str),
-        inheritance: &Inheritance,
+        recovery: &Recovery,
+        (wanted, possible): (&WantedValues, &Possible),
         convicted: &[(SessionId, u64)],
         sink: &mut dyn Sink,
     ) -> Vec<(SessionId, ValueFailure)> {
         let mut failures = Vec::new();
-        let text = format!("worker {index} is gone ({reason}) and held this value");
+        let lost: SlotSet = wanted.slots.difference(&possible.slots).copied().collect();
+        let losers: BTreeSet<WorkerIndex> = lost.iter().map(|(index, _)| *index).collect();
         let times = "ended its worker twice, and is not run a third time";
         for (&id, session) in &mut self.sessions {
-            let cause = convicted.iter().find(|(session, _)| *session == id);
-            if let Some(&(_, number)) = cause {
+            if let Some(&(_, number)) = convicted.iter().find(|(session, _)| *session == id) {
+                let reason = recovery.dead.last().map_or("", |(_, reason)| reason);
                 let class = FailureClass::Runtime;
                 let site = session.site_of_value(number);
                 let text = format!("the instruction {times}: {reason}");
                 let cause = RootCause { number, class, op: Op::Receive, site, text };
                 let failure = session.remember(ValueFailure::new(cause));
-                for slot in refused_values(session, index, inheritance) {
+                for slot in refused_values(session, &lost, &possible.refused) {
                     session.define_failed(Id::slot(slot), failure.clone());
                 }
                 failures.push((id, failure));
             }
             let before = session.live_values();
-            let is_lost = |slot| !inheritance.kept.contains(&(id, slot));
-            let orphans = forget_worker(session, index, &text, &is_lost);
-            self.core.workers.free_all(orphans.into_iter(), sink);
-            let lost = before - session.live_values();
-            let again = inheritance.kept.iter().filter(|(session, _)| *session == id).count();
-            let reason = match again {
-                0 => with_losses(reason, lost),
-                1 => format!("{}, 1 is made again", with_losses(reason, lost)),
-                _ => format!("{}, {again} are made again", with_losses(reason, lost)),
-            };
-            sink.session(id, &ToClient::WorkerLeft { index, reason: message::clip(&reason) });
+            for &index in &losers {
+                let is_lost = |value: &Value| slots_of(value, index).any(|one| lost.contains(&one));
+                let of_session = session.values().filter(|(_, value)| is_lost(value));
+                let slots: BTreeSet<u32> = of_session.map(|(slot, _)| slot).collect();
+                // Their other shards are freed with them.
+                drop(forget_worker(session, index, &held_by(recovery, index), &|slot| {
+                    slots.contains(&slot)
+                }));
+            }
+            let mut count = before - session.live_values();
+            let made = |value: &Value| value.worker_slots().any(|one| possible.made.contains(&one));
+            let again = session.values().filter(|(_, value)| made(value)).count();
+            for (index, reason) in &recovery.dead {
+                let reason = with_losses(reason, std::mem::take(&mut count));
+                let reason = match again {
+                    0 => reason,
+                    1 => format!("{reason}, 1 is made again"),
+                    _ => format!("{reason}, {again} are made again"),
+                };
+                let reason = message::clip(&reason);
+                sink.session(id, &ToClient::WorkerLeft { index: *index, reason });
+            }
         }
         failures
     }
 }
 
-/// Client slots of values that depend on an instruction that is not run again, and that no other
-/// worker holds whole.
-fn refused_values(session: &Session, index: WorkerIndex, inheritance: &Inheritance) -> Vec<u32> {
+/// `worker 1 is gone (its process ended) and held this value`: the dead worker itself, or the first
+/// one of those from which the value was to come.
+fn held_by(recovery: &Recovery, index: WorkerIndex) -> String {
+    let own = recovery.dead.iter().find(|(dead, _)| *dead == index);
+    match own.or(recovery.dead.first()) {
+        Some((dead, reason)) => format!("worker {dead} is gone ({reason}) and held this value"),
+        None => "a worker is gone and held this value".to_owned(),
+    }
+}
+
+/// Client slots of values that depend on an instruction that is not run again, and that no worker
+/// holds.
+fn refused_values(session: &Session, lost: &SlotSet, refused: &SlotSet) -> Vec<u32> {
     let is_refused = |value: &Value| {
-        slots_of(value, index).any(|slot| inheritance.refused.contains(&slot))
-            && value.worker_slots().all(|(worker, _)| worker == index)
+        value.worker_slots().any(|one| refused.contains(&one))
+            && value.worker_slots().all(|one| lost.contains(&one))
     };
     session.values().filter(|(_, value)| is_refused(value)).map(|(slot, _)| slot).collect()
 }
 
-fn slots_of(value: &Value, index: WorkerIndex) -> impl Iterator<Item = u32> + '_ {
-    value.worker_slots().filter(move |(worker, _)| *worker == index).map(|(_, slot)| slot)
-}
-
-fn slots_on(session: &Session, index: WorkerIndex) -> impl Iterator<Item = u32> + '_ {
-    session.values().flat_map(move |(_, value)| slots_of(value, index))
+fn slots_of(value: &Value, index: WorkerIndex) -> impl Iterator<Item = (WorkerIndex, u32)> + '_ {
+    value.worker_slots().filter(move |(worker, _)| *worker == index)
 }

@@ -20,8 +20,10 @@ pub const SLAB_REPLY: u16 = MESSAGE_CODE_FIRST | 0xe;
 pub const MARK: u16 = MESSAGE_CODE_FIRST | 0x10;
 pub const SESSIONS: u16 = MESSAGE_CODE_FIRST | 0x11;
 pub const CANCEL: u16 = MESSAGE_CODE_FIRST | 0x12;
+pub const LOSSES_REQUEST: u16 = MESSAGE_CODE_FIRST | 0x20;
+pub const LOSSES: u16 = MESSAGE_CODE_FIRST | 0x21;
 
-const NAMES: [(u16, &str); 18] = [
+const NAMES: [(u16, &str); 20] = [
     (REPLY, "reply"),
     (DONE, "done"),
     (FAILURE, "failure"),
@@ -40,6 +42,8 @@ const NAMES: [(u16, &str); 18] = [
     (MARK, "mark"),
     (SESSIONS, "sessions"),
     (CANCEL, "cancel"),
+    (LOSSES_REQUEST, "losses_request"),
+    (LOSSES, "losses"),
 ];
 
 /// The name of a message's code; `None` if no message has it.

@@ -3,8 +3,8 @@
 use super::failure::{Failure, append_failure, failure};
 use super::reply::{Reply, SpacedReply};
 use super::{
-    Backends, DESCRIPTION_BYTES_MAX, Peer, Stats, append_backends, append_peer, append_stats,
-    append_text, backends, code, peer, stats,
+    Backends, DESCRIPTION_BYTES_MAX, Losses, Peer, Stats, append_backends, append_losses,
+    append_peer, append_stats, append_text, backends, code, losses, peer, stats,
 };
 use crate::handshake::SESSION_NAME_BYTES_MAX;
 use crate::wire::{EncodeError, TEXT_BYTES_MAX, WireError, WireReason, WordReader, push_u64};
@@ -44,6 +44,9 @@ pub enum ToWorker<'a> {
     /// Ends the words whose computing instructions are cancelled: it was announced in front of
     /// them. Only a dispatcher with one session sends it.
     Cancel,
+    /// Asks for the slots that hold the loss of another worker in place of a value, once everything
+    /// before it is over.
+    LossesRequest { request: u64 },
     /// The dispatcher closes the connection on purpose.
     Goodbye { reason: &'a str },
 }
@@ -68,6 +71,8 @@ pub enum FromWorker<'a> {
     Stats(Stats),
     /// The worker's first message: the alternatives to byte messages for its collectives.
     Backends(Backends<'a>),
+    /// The answer of `losses_request`.
+    Losses(Losses<'a>),
     /// The worker closes the connection on purpose.
     Goodbye {
         reason: &'a str,
@@ -192,13 +197,16 @@ impl<'a> Message<'a> for ToWorker<'a> {
             Self::Mark { .. } => code::MARK,
             Self::Peer(_) => code::PEER,
             Self::Cancel => code::CANCEL,
+            Self::LossesRequest { .. } => code::LOSSES_REQUEST,
             Self::Goodbye { .. } => code::GOODBYE,
         }
     }
 
     fn append(&self, out: &mut Vec<u32>) -> Result<(), EncodeError> {
         match self {
-            Self::StatsRequest { request } | Self::Mark { request } => push_u64(out, *request),
+            Self::StatsRequest { request }
+            | Self::Mark { request }
+            | Self::LossesRequest { request } => push_u64(out, *request),
             Self::Peer(peer) => append_peer(peer, out)?,
             Self::Cancel => {}
             Self::Goodbye { reason } => append_reason(reason, out)?,
@@ -216,6 +224,7 @@ impl<'a> Message<'a> for ToWorker<'a> {
             code::MARK => Self::Mark { request: reader.u64()? },
             code::PEER => Self::Peer(peer(reader)?),
             code::CANCEL => Self::Cancel,
+            code::LOSSES_REQUEST => Self::LossesRequest { request: reader.u64()? },
             code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
             _ => return Err(unexpected(code)),
         })
@@ -231,6 +240,7 @@ impl<'a> Message<'a> for FromWorker<'a> {
             Self::FailedReply { .. } => code::FAILED_REPLY,
             Self::Stats(_) => code::STATS,
             Self::Backends(_) => code::BACKENDS,
+            Self::Losses(_) => code::LOSSES,
             Self::Goodbye { .. } => code::GOODBYE,
         }
     }
@@ -243,6 +253,7 @@ impl<'a> Message<'a> for FromWorker<'a> {
             Self::FailedReply { request, failure } => append_failed(*request, failure, out)?,
             Self::Stats(stats) => append_stats(*stats, out),
             Self::Backends(backends) => append_backends(backends, out)?,
+            Self::Losses(losses) => append_losses(losses, out),
             Self::Goodbye { reason } => append_reason(reason, out)?,
         }
         Ok(())
@@ -263,6 +274,7 @@ impl<'a> Message<'a> for FromWorker<'a> {
             }
             code::STATS => Self::Stats(stats(reader)?),
             code::BACKENDS => Self::Backends(backends(reader)?),
+            code::LOSSES => Self::Losses(losses(reader)?),
             code::GOODBYE => Self::Goodbye { reason: reader.text(TEXT_BYTES_MAX)? },
             _ => return Err(unexpected(code)),
         })

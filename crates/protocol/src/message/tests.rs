@@ -105,6 +105,7 @@ fn every_frame(
     let secret = Secret(*b"0123456789abcdef");
     let peer = |reach| words(&ToWorker::Peer(Peer { index, incarnation: index / 2, reach }));
     let backends = Backends { device: reason, group: "", is_far: true };
+    let losses = Losses { request, is_last: request.is_multiple_of(2), slots: &[3, 1 << 31] };
     vec![
         (words(&ToClient::Reply(reply)), BOTH),
         (words(&ToClient::SpacedReply(spaced)), CLIENT),
@@ -115,6 +116,7 @@ fn every_frame(
         (words(&ToClient::FailedReply { request, failure }), BOTH),
         (words(&ToWorker::StatsRequest { request }), ASKED),
         (words(&ToWorker::Mark { request }), DOWN),
+        (words(&ToWorker::LossesRequest { request }), DOWN),
         (words(&FromClient::Cancel), ASKED),
         (words(&FromClient::Sessions { request, action: SessionAction::End, name: "exp1" }), ASKS),
         (words(&FromWorker::Stats(stats)), BACK),
@@ -127,6 +129,7 @@ fn every_frame(
         (peer(Reach::Listens { secret, address: reason }), DOWN),
         (words(&ToClient::Description { request, text: reason }), CLIENT),
         (words(&FromWorker::Backends(backends)), BACK),
+        (words(&FromWorker::Losses(losses)), BACK),
     ]
 }
 

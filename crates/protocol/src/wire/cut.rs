@@ -16,6 +16,16 @@ pub fn first(words: &[u32]) -> Result<Option<&[u32]>, WireError> {
     Ok(words.get(..length))
 }
 
+/// Whole instructions and messages, one after the other.
+pub fn frames(words: &[u32]) -> impl Iterator<Item = &[u32]> {
+    let mut rest = words;
+    std::iter::from_fn(move || {
+        let frame = first(rest).ok().flatten()?;
+        rest = rest.get(frame.len()..).unwrap_or_default();
+        Some(frame)
+    })
+}
+
 /// Number of words of the longest prefix of whole instructions and messages within `words_max`.
 pub fn whole(words: &[u32], words_max: usize) -> usize {
     if words.len() <= words_max {

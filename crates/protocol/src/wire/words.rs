@@ -196,6 +196,17 @@ impl<'a> WordReader<'a> {
         std::str::from_utf8(self.bytes(bytes_max)?).map_err(|_| self.error(WireReason::Utf8))
     }
 
+    /// Borrows what is left, at most `words_max` words.
+    pub(crate) fn rest(&mut self, words_max: usize) -> Result<&'a [u32], WireError> {
+        let rest = self.words.get(self.position..).unwrap_or_default();
+        if rest.len() > words_max {
+            let length = u64::try_from(rest.len()).unwrap_or(u64::MAX);
+            return Err(self.error(WireReason::Limit("length of a list", length)));
+        }
+        self.position = self.words.len();
+        Ok(rest)
+    }
+
     /// Returns true if nothing is left.
     pub(crate) const fn is_at_end(&self) -> bool {
         self.position == self.words.len()

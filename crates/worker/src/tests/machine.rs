@@ -108,7 +108,9 @@ fn a_consumed_operand_is_gone() {
 fn failed_text(answer: &Answer) -> &str {
     match answer {
         Answer::Failure(cause) | Answer::FailedReply(_, cause) => &cause.fault.text,
-        Answer::Numbers { .. } | Answer::Done(_) | Answer::Other(_) => "no failure",
+        Answer::Numbers { .. } | Answer::Done(_) | Answer::Losses { .. } | Answer::Other(_) => {
+            "no failure"
+        }
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
     DirectReads, Engine, EngineOperand, Fault, Follower, Front, Machine, MessageId, PeerId,
     PeerLost, Peers, Places, Progress, ReduceOp, Replies, Shard, Turn, Values,
 };
-use gt_protocol::message::{FailureClass, FromWorker, Message, ToWorker};
+use gt_protocol::message::{FailureClass, FromWorker, Losses, Message, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Meta, Op, Operand, Scalar, wire};
 use nobody::Nobody;
 use std::cell::{Cell, RefCell};
@@ -420,6 +420,7 @@ enum Answer {
     Done(u64),
     Failure(Cause),
     FailedReply(u64, Cause),
+    Losses { request: u64, is_last: bool, slots: Vec<u32> },
     Other(&'static str),
 }
 
@@ -452,6 +453,9 @@ impl Replies for Answers {
             FromWorker::Failure(failure) => Answer::Failure(Cause::from(failure)),
             FromWorker::FailedReply { request, failure } => {
                 Answer::FailedReply(*request, Cause::from(failure))
+            }
+            &FromWorker::Losses(Losses { request, is_last, slots }) => {
+                Answer::Losses { request, is_last, slots: slots.to_vec() }
             }
             other => Answer::Other(other.name()),
         };

@@ -297,3 +297,28 @@ fn a_mark_waits_for_no_collective() {
     all[1].is_sent(&[receive(0, 0, 1, LARGE)]);
     run_until_idle(&mut all);
 }
+
+#[test]
+fn a_worker_tells_what_it_has_lost_once_all_before_is_over() {
+    let mut all = workers(3);
+    all[0].is_sent(&[
+        full(0, 3, 7),
+        all_reduce(1, 0, &[0, 1]),
+        op(Op::Add, &[2], &[1, 0], &[]),
+        full(3, 3, 7),
+    ]);
+    let mut asked = Vec::new();
+    gt_protocol::message::encode(
+        &gt_protocol::message::ToWorker::LossesRequest { request: 9 },
+        &mut asked,
+    )
+    .unwrap();
+    all[0].are_sent_words(&asked);
+    while all[0].go() {}
+    assert!(all[0].waits() && all[0].answers().is_empty());
+    all[1].leaves();
+    run_until_idle(&mut all);
+    let answers = all[0].answers();
+    let losses = Answer::Losses { request: 9, is_last: true, slots: vec![1, 2] };
+    assert_eq!(answers.last(), Some(&losses), "{answers:?}");
+}

@@ -18,6 +18,7 @@ use gt_server::{Backlog, LineLog};
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader, peer_closed};
 use replacement::LifeLines;
 pub(crate) use replacement::{ConnectWorkersError, StartWorker, connect_workers};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,8 +44,6 @@ pub(crate) struct WorkerProcess {
     pub has_started: bool,
     /// Large payloads to the worker.
     pub payloads: Payloads,
-    /// Words that it was sent, from which a successor makes its values again.
-    pub lineage: Lineage,
 }
 
 impl WorkerProcess {
@@ -65,6 +64,10 @@ pub(crate) struct StartedWorkers {
     pub start: Option<StartWorker>,
 }
 
+/// Words of all workers together that are kept, so that values of a worker that dies can be made
+/// again: 64 MiB, some million instructions.
+const LINEAGE_WORDS: usize = 16 << 20;
+
 pub(crate) struct EmbeddedConnection {
     core: Dispatcher,
     session: SessionId,
@@ -80,6 +83,10 @@ pub(crate) struct EmbeddedConnection {
     life_lines: LifeLines,
     /// Times of the latest deaths.
     deaths: Vec<Instant>,
+    /// Words that the workers were sent.
+    lineage: Lineage,
+    /// Workers that have taken a place, of which the client is told when the values are made again.
+    successors: BTreeSet<WorkerIndex>,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -110,6 +117,7 @@ impl EmbeddedConnection {
         let mut ignore = LinkSink {
             links: &mut [],
             scratch: &mut Vec::new(),
+            lineage: &mut Lineage::new(0),
             answers: &mut answers,
             log: &mut None,
             given_up: &mut Vec::new(),
@@ -137,6 +145,8 @@ impl EmbeddedConnection {
             failed_starts,
             life_lines,
             deaths: Vec::new(),
+            lineage: Lineage::new(LINEAGE_WORDS),
+            successors: BTreeSet::new(),
             scratch,
             log,
             backend,
@@ -153,11 +163,20 @@ impl EmbeddedConnection {
         let outputs = LinkSink {
             links: &mut self.links,
             scratch: &mut self.scratch,
+            lineage: &mut self.lineage,
             answers,
             log: &mut self.log,
             given_up: &mut self.given_up,
         };
         (&mut self.core, outputs)
+    }
+
+    /// Sends what found no room in the rings before. Other words that are sent do so too, which there
+    /// are none of while a dead worker's values are not made again.
+    fn flush_backlogs(&mut self) {
+        for link in self.links.iter_mut().filter(|link| link.alive && !link.backlog.is_empty()) {
+            link.backlog.flush(&mut link.producer);
+        }
     }
 
     /// Ends the workers that were given up in the last call of the core.
@@ -210,8 +229,8 @@ impl EmbeddedConnection {
         words: &[u32],
         answers: &mut Answers,
     ) -> Result<usize, String> {
-        let Self { core, links, chunks, scratch, log, given_up, .. } = self;
-        let mut outputs = LinkSink { links, scratch, answers, log, given_up };
+        let Self { core, links, chunks, scratch, lineage, log, given_up, .. } = self;
+        let mut outputs = LinkSink { links, scratch, lineage, answers, log, given_up };
         let index = WorkerIndex::try_from(place).expect("workers are few");
         let mut slab = chunks.get_mut(place);
         let mut is_beside = false;
@@ -233,7 +252,13 @@ impl EmbeddedConnection {
 
 impl Connection for EmbeddedConnection {
     fn has_room(&mut self) -> bool {
-        self.links.iter_mut().filter(|link| link.alive).all(WorkerProcess::has_room)
+        let has_room = !self.core.is_recovering()
+            && self.links.iter_mut().filter(|link| link.alive).all(WorkerProcess::has_room);
+        if !has_room {
+            // A worker whose ring is full may wait for one whose words are not sent yet.
+            self.flush_backlogs();
+        }
+        has_room
     }
 
     fn has_dispatcher_room(&mut self) -> bool {
@@ -248,7 +273,7 @@ impl Connection for EmbeddedConnection {
         let resumed = |link: &mut WorkerProcess| {
             link.has_room() && (link.producer.has_resumed(ROOM_WORDS) || link.producer.is_corrupt())
         };
-        self.links.iter_mut().filter(|link| link.alive).all(resumed)
+        !self.core.is_recovering() && self.links.iter_mut().filter(|link| link.alive).all(resumed)
     }
 
     fn send(&mut self, instruction: &Instruction<'_>, answers: &mut Answers) -> Result<(), String> {
@@ -282,9 +307,14 @@ impl Connection for EmbeddedConnection {
     }
 
     fn flush(&mut self) {
-        for link in &mut self.links {
-            link.write(&[]);
+        for (index, link) in (0..).zip(&mut self.links) {
+            link.write((index, &mut self.lineage), &[]);
         }
+        self.flush_backlogs();
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.links.iter().any(|link| link.alive && !link.backlog.is_empty())
     }
 
     fn begin_wait(&mut self) -> bool {
@@ -330,9 +360,10 @@ impl Connection for EmbeddedConnection {
     }
 
     fn cancel(&mut self, answers: &mut Answers) {
+        self.abandon_recovery(answers);
+        self.lineage.forget();
         for link in self.links.iter_mut().filter(|link| link.alive) {
             link.producer.announce();
-            link.lineage.forget();
         }
         let workers = (0..).zip(&self.links).filter(|(_, link)| link.alive);
         let workers: Vec<WorkerIndex> = workers.map(|(index, _)| index).collect();
@@ -375,6 +406,7 @@ impl Connection for EmbeddedConnection {
                 return;
             }
         }
+        self.finish_recovery(answers);
     }
 
     fn lost(&mut self, index: usize, reason: &str, answers: &mut Answers) {
@@ -386,7 +418,8 @@ impl Connection for EmbeddedConnection {
     }
 
     fn has_dead_worker(&mut self) -> bool {
-        self.links.iter().any(|link| link.alive && peer_closed(link.control.as_fd()))
+        self.core.is_recovering()
+            || self.links.iter().any(|link| link.alive && peer_closed(link.control.as_fd()))
     }
 
     fn describe(&self) -> String {
@@ -432,32 +465,56 @@ impl WorkerProcess {
             || self.producer.is_corrupt()
     }
 
-    fn write(&mut self, words: &[u32]) {
+    /// Sends words, after the frees that wait; while a dead worker's values are not made again, only
+    /// writes them down.
+    #[inline]
+    fn write(&mut self, (index, lineage): (WorkerIndex, &mut Lineage), words: &[u32]) {
         if !self.alive {
             return;
         }
-        self.lineage.append(self.frees.words());
-        self.lineage.append(words);
-        self.backlog.send(&mut self.producer, &[self.frees.words(), words]);
+        lineage.append(index, self.frees.words());
+        lineage.append(index, words);
+        if !lineage.is_held() {
+            self.backlog.send(&mut self.producer, &[self.frees.words(), words]);
+        }
         self.frees.clear();
     }
 
+    /// Sends a message, which is part of no lineage.
+    fn write_message(&mut self, (index, lineage): (WorkerIndex, &mut Lineage), words: &[u32]) {
+        self.write((index, lineage), &[]);
+        self.write_unlogged(words);
+    }
+
+    fn write_unlogged(&mut self, words: &[u32]) {
+        if self.alive {
+            self.backlog.send(&mut self.producer, &[words]);
+        }
+    }
+
     /// Sends a chunk of an upload, whose bytes may have gone beside the words.
-    fn write_chunk(&mut self, words: &[u32], chunk: &Instruction<'_>) {
-        self.write(&[]);
+    fn write_chunk(
+        &mut self,
+        (index, lineage): (WorkerIndex, &mut Lineage),
+        words: &[u32],
+        chunk: &Instruction<'_>,
+    ) {
+        self.write((index, lineage), &[]);
         let slot = chunk.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
         let mut whole = Vec::new();
         // Without its words in the log, the value cannot be made again.
         drop(payload::encode(chunk, None, &mut whole));
-        self.lineage.append_beside(slot, &whole);
-        self.backlog.send(&mut self.producer, &[words]);
+        lineage.append_beside(index, slot, &whole);
+        if !lineage.is_held() {
+            self.backlog.send(&mut self.producer, &[words]);
+        }
     }
 
     /// Frees slots with the next words.
-    fn free(&mut self, slots: &[u32]) {
+    fn free(&mut self, (index, lineage): (WorkerIndex, &mut Lineage), slots: &[u32]) {
         self.frees.add(slots);
         if self.frees.words().len() > FREES_WORDS_MAX {
-            self.write(&[]);
+            self.write((index, lineage), &[]);
         }
     }
 
@@ -481,6 +538,7 @@ impl Drop for EmbeddedConnection {
 struct LinkSink<'a> {
     links: &'a mut [WorkerProcess],
     scratch: &'a mut Vec<u32>,
+    lineage: &'a mut Lineage,
     answers: &'a mut Answers,
     log: &'a mut Option<Log>,
     given_up: &'a mut Vec<(WorkerIndex, String)>,
@@ -490,7 +548,7 @@ impl LinkSink<'_> {
     fn deliver(&mut self, worker: WorkerIndex) {
         let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
-            link.write(self.scratch);
+            link.write((worker, self.lineage), self.scratch);
         }
     }
 }
@@ -499,12 +557,13 @@ impl Sink for LinkSink<'_> {
     fn worker(&mut self, worker: WorkerIndex, instruction: &Instruction<'_>) {
         self.scratch.clear();
         let place = to_usize(worker);
-        // Nothing waits for words that are sent to a worker that is gone.
-        let link = self.links.get(place).filter(|link| link.alive);
+        // Nothing waits for words that are sent to a worker that is gone, or that are written down.
+        let is_sent = |link: &&WorkerProcess| link.alive && !self.lineage.is_held();
+        let link = self.links.get(place).filter(is_sent);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
             Ok(()) if instruction.op == Op::Chunk => {
                 if let Some(link) = self.links.get_mut(place).filter(|link| link.alive) {
-                    link.write_chunk(self.scratch, instruction);
+                    link.write_chunk((worker, self.lineage), self.scratch, instruction);
                 }
             }
             Ok(()) => self.deliver(worker),
@@ -516,21 +575,25 @@ impl Sink for LinkSink<'_> {
     fn words(&mut self, worker: WorkerIndex, words: &[u32]) {
         let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
-            link.write(words);
+            link.write((worker, self.lineage), words);
         }
     }
 
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
         let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
-            link.free(slots);
+            link.free((worker, self.lineage), slots);
         }
     }
 
     fn worker_message(&mut self, worker: WorkerIndex, message: &ToWorker<'_>) {
         self.scratch.clear();
         match message::encode(message, self.scratch) {
-            Ok(()) => self.deliver(worker),
+            Ok(()) => {
+                if let Some(link) = self.links.get_mut(to_usize(worker)) {
+                    link.write_message((worker, self.lineage), self.scratch);
+                }
+            }
             Err(error) => self.give_up(worker, &unsent(&error)),
         }
     }

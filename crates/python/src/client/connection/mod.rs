@@ -123,6 +123,10 @@ pub(crate) trait Connection: Send {
     }
     /// Sends the frees that wait for the next instruction, and as much of the backlog as fits.
     fn flush(&mut self) {}
+    /// Returns true while words wait for room in a ring.
+    fn has_backlog(&self) -> bool {
+        false
+    }
     /// Prepares to wait for the workers: wakes those that nap. Returns true where a worker shares
     /// the caller's CPU, so that polling would keep it from running.
     fn begin_wait(&mut self) -> bool {

@@ -7,7 +7,7 @@ use crate::client::connection::embedded_connection::{
 use crate::client::connection::payload::Payloads;
 use crate::client::connection::ring_inbox::ring_inbox;
 use crate::client::connection::worker_child::{ForkServer, WorkerChild};
-use gt_dispatcher::{CostModel, Lineage};
+use gt_dispatcher::CostModel;
 use gt_protocol::message::{Peer, Reach};
 use gt_protocol::wire::Frees;
 use gt_server::{Backlog, LineLog};
@@ -28,9 +28,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Words of a worker's ring: 256 KiB fit into the second-level cache and hold some ten thousand
 /// instructions.
 const RING_WORDS: u32 = 1 << 16;
-/// Words of all workers together that are kept, so that values of a worker that dies can be made
-/// again: 64 MiB, some million instructions.
-const LINEAGE_WORDS: usize = 16 << 20;
 /// Minimum number of workers from which they are forked from one process that has imported their
 /// modules.
 const FORKED_WORKERS_MIN: u32 = 2;
@@ -204,7 +201,6 @@ fn start_worker(
         alive: true,
         has_started: false,
         payloads: Payloads::new(SlabWriter::new(payloads)?),
-        lineage: Lineage::new(LINEAGE_WORDS / usize::try_from(count).unwrap_or(1).max(1)),
     };
     Ok((link, SlabReader::new(chunks)?))
 }

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 const READ_SPIN: Duration = Duration::from_micros(150);
 /// Time for which a read parks before it looks for signals and dead peers.
 const READ_PARK: Duration = Duration::from_millis(100);
+/// Time for which a read parks while words wait for room in a ring, which holds some milliseconds of
+/// work.
+const BACKLOG_PARK: Duration = Duration::from_millis(2);
 /// Time that an interrupted read still gives to what it waits for before it cancels the queue: most
 /// training steps end within it, and so lose nothing.
 const GRACE: Duration = Duration::from_millis(500);
@@ -31,9 +34,9 @@ type LockedInbox<'a> = MutexGuard<'a, dyn Inbox + 'static>;
 /// The state of a wait.
 enum WaitState {
     Answered(Answer),
-    /// Listen at these inboxes; the count of batches that the core had received; and whether to
+    /// Listen at these inboxes; the count of batches that the core had received; and how long to
     /// sleep there rather than poll.
-    Listen(Vec<SharedInbox>, u64, bool),
+    Listen(Vec<SharedInbox>, u64, Option<Duration>),
     /// Print this text for the user, once.
     Announce(String),
     /// Print the progress of this program's own workers, once.
@@ -134,7 +137,7 @@ fn ends_within_grace(py: Python<'_>, request: u64, asked_in: u32) -> bool {
         });
         let Some((inboxes, received)) = inboxes else { return true };
         words.clear();
-        if let Some(index) = py.detach(|| listen(&inboxes, received, &mut words, true)) {
+        if let Some(index) = py.detach(|| listen(&inboxes, received, &mut words, Some(READ_PARK))) {
             deliver(py, index, &words);
         } else if py.check_signals().is_err() {
             return false;
@@ -196,9 +199,10 @@ fn step(
         }
     }
     let Some(connection) = runtime.connection.as_mut() else {
-        return Ok(WaitState::Listen(Vec::new(), RECEIVED.load(Ordering::Acquire), true));
+        return Ok(WaitState::Listen(Vec::new(), RECEIVED.load(Ordering::Acquire), None));
     };
-    let sleeps = connection.begin_wait() || is_quiet;
+    let park = if connection.has_backlog() { BACKLOG_PARK } else { READ_PARK };
+    let sleeps = (connection.begin_wait() || is_quiet).then_some(park);
     Ok(WaitState::Listen(connection.inboxes(), RECEIVED.load(Ordering::Acquire), sleeps))
 }
 
@@ -211,14 +215,17 @@ fn listen(
     inboxes: &[SharedInbox],
     received: u64,
     words: &mut Vec<u32>,
-    sleeps: bool,
+    sleeps: Option<Duration>,
 ) -> Option<usize> {
     let begun = Instant::now();
     while begun.elapsed() < READ_PARK {
         if let Some(mut locked) = lock_all(inboxes)
             && TAKEN.load(Ordering::Acquire) == received
         {
-            let arrived = if sleeps { sleep(&mut locked, words) } else { poll(&mut locked, words) };
+            let arrived = match sleeps {
+                Some(park) => sleep(&mut locked, words, park),
+                None => poll(&mut locked, words),
+            };
             if arrived.is_some() {
                 TAKEN.fetch_add(1, Ordering::AcqRel);
             }
@@ -254,12 +261,12 @@ fn poll(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>) -> Option<usize> 
 }
 
 /// Sleeps on all inboxes together: for a sharded value all holders answer at once.
-fn sleep(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>) -> Option<usize> {
+fn sleep(inboxes: &mut [LockedInbox<'_>], words: &mut Vec<u32>, park: Duration) -> Option<usize> {
     let awake = inboxes.iter_mut().position(|inbox| !inbox.park());
     if awake.is_none() {
         let sleeping: SmallVec<[Sleeping<'_>; 2]> =
             inboxes.iter().map(|inbox| inbox.sleeping()).collect();
-        sleep_on_any(&sleeping, READ_PARK);
+        sleep_on_any(&sleeping, park);
     }
     let parked = awake.unwrap_or(inboxes.len());
     inboxes.iter_mut().take(parked).for_each(|inbox| inbox.unpark());

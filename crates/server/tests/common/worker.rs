@@ -52,8 +52,8 @@ impl Toy {
                     }
                     ToWorker::Mark { request } => self.peer.say(&FromWorker::Done { request }),
                     // It has nothing to do with other workers.
-                    // Only an embedded dispatcher passes cancels on.
-                    ToWorker::Peer(_) | ToWorker::Cancel => {}
+                    // Only an embedded dispatcher passes cancels on and asks for losses.
+                    ToWorker::Peer(_) | ToWorker::Cancel | ToWorker::LossesRequest { .. } => {}
                 }
                 continue;
             }

@@ -1,4 +1,4 @@
-"""What the tests of the torch front end share: its C++ part is compiled once, before the first."""
+"""Preparation of the torch front end's tests: its C++ part is compiled once, before the first."""
 
 import contextlib
 

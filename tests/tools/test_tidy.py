@@ -245,7 +245,11 @@ def test_tests_stand_in_folders():
     assert folders == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert len(folders) + len(TESTS_TOP) <= TESTS_TOP_MAX
     modules = Counter(parts[-1] for parts in below if "harness" not in parts)
-    twice = [name for name, count in modules.items() if count > 1 and name != "__init__.py"]
+    twice = [
+        name
+        for name, count in modules.items()
+        if count > 1 and name not in {"__init__.py", "conftest.py"}
+    ]
     assert not twice, f"bare names that several folders have: {twice}"
 
 

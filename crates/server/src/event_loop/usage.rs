@@ -6,6 +6,10 @@ use crate::policy::ClusterPolicy;
 use gt_dispatcher::SessionId;
 use std::time::Instant;
 
+/// Virtual microseconds by which a lead must differ to change the order of turns. Most tiny
+/// instructions are not charged: the few that are must not decide who is first at each turn.
+const LEAD_STEP: f64 = 250.0;
+
 impl EventLoop {
     /// Takes a policy that has changed.
     pub(super) fn set_policy(&mut self, policy: ClusterPolicy) {
@@ -77,8 +81,8 @@ impl EventLoop {
     }
 }
 
-/// Whole virtual microseconds: numbers that can be compared.
+/// Whole steps of a lead: numbers that can be compared.
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation, reason = "saturates")]
 fn ordered(lead: f64) -> i64 {
-    lead as i64
+    (lead / LEAD_STEP) as i64
 }

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -179,6 +180,15 @@ def test_enumerated_support(name):
         same(results[1], results[0], "support")
 
 
+@pytest.fixture
+def validated() -> Iterator[None]:
+    """PyTorch's compiler switches the checks of distributions off for the process it runs in."""
+    torch.distributions.Distribution.set_default_validate_args(True)
+    yield
+    torch.distributions.Distribution.set_default_validate_args(__debug__)
+
+
+@pytest.mark.usefixtures("validated")
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_arguments_are_told_as_in_pytorch(what):
     errors = []

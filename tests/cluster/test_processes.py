@@ -309,8 +309,8 @@ def test_a_worker_killed_while_it_starts_is_one_clear_error_at_the_next_read() -
     assert set(lines[:2]) <= {gone, none}
 
 
-def test_one_of_two_workers_killed_takes_only_what_it_alone_held() -> None:
-    """Replicas and values elsewhere live; new work runs on both again."""
+def test_one_of_two_workers_killed_takes_nothing_along() -> None:
+    """Whole values, shards and values elsewhere are as before; new work runs on both again."""
     code = """
         import gt
         gt.gpu_workers(2)
@@ -319,18 +319,9 @@ def test_one_of_two_workers_killed_takes_only_what_it_alone_held() -> None:
         alone = gt.ones(2)
         print(whole.tolist(), cut.tolist(), alone.tolist())
         os.kill(max(workers()), signal.SIGKILL)
-        try:
-            until(lambda: cut.tolist() is None)
-        except gt.errors.WorkerError as error:
-            print(str(error).startswith("worker 1 is gone"))
-        print(whole.tolist(), alone.tolist())
+        print(whole.tolist(), cut.tolist(), alone.tolist())
         print(gt.distribute(gt.arange(6.0), 0).sum().item(), (alone + 1).tolist())
         print(gt.debug.stats()["workers"])
     """
-    assert run(code) == [
-        "[0.0, 1.0, 2.0, 3.0] [0.0, 1.0, 2.0, 3.0] [1.0, 1.0]",
-        "True",
-        "[0.0, 1.0, 2.0, 3.0] [1.0, 1.0]",
-        "15.0 [2.0, 2.0]",
-        "2",
-    ]
+    values = "[0.0, 1.0, 2.0, 3.0] [0.0, 1.0, 2.0, 3.0] [1.0, 1.0]"
+    assert run(code) == [values, values, "15.0 [2.0, 2.0]", "2"]

@@ -26,7 +26,8 @@ INPUTS = {
         "tools/cuda_kernels.py",
     ),
     "sanitize": (
-        *("csrc", "tests/cuda", "tests/conftest.py", "tests/kernels/test_*_kernels.py"),
+        *("csrc", "tests/conftest.py", "tests/kernels/test_*_kernels.py"),
+        *("tests/cuda/test_cuda_kernels.py", "tests/cuda/[!t]*.py"),
         *(f"tests/kernels/{name}.py" for name in ("aten_helper", "kernel_arrays", "kernel_module")),
     ),
 }

@@ -17,7 +17,7 @@ class Played:
 
     def __init__(self, folder, monkeypatch):
         spec = importlib.util.spec_from_file_location(
-            "cuda_kernels_tool", ROOT / "tools" / "cuda/kernels.py"
+            "cuda_kernels_tool", ROOT / "tools" / "cuda_kernels.py"
         )
         self.tool = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(self.tool)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from cluster import TESTS, Cluster, in_groups, result, until
 from cutting_proxy import CuttingProxy
+from resetting_proxy import ResettingProxies
 
 import gt
 
@@ -91,6 +92,44 @@ def test_dropped_links_of_workers_are_resumed_with_all_values() -> None:
             until(lambda seen=drop: running.log.count("is resumed") >= 2 * (seen + 1))
         expected = classifier.losses(torch, 3, 3)
         assert classifier.losses(gt, 3, 3, spread=True) == pytest.approx(expected, rel=1e-6)
+        gt.disconnect()
+        assert " WARN " not in running.log, running.log
+
+
+# More than two chunks, so that there is always one that arrives whole.
+RESET_BYTES = 700_001
+
+
+def test_nothing_is_lost_when_links_between_workers_are_reset() -> None:
+    array = classifier.numbers(1, 3001, 300)
+    with (
+        Cluster(0) as running,
+        ResettingProxies(0) as between,
+        CuttingProxy(("127.0.0.1", int(running.port)), between.alter) as proxy,
+    ):
+        running.command[running.command.index("-p") + 1] = proxy.address.rsplit(":", 1)[1]
+        running.command.append("--tcp")
+        for _ in range(3):
+            running.add_worker()
+        running.wait_for_workers()
+        gt.connect(running.address)
+        expected = classifier.losses(gt, 3, STEPS, spread=True)
+        between.bytes_max = RESET_BYTES
+        for _ in range(3):
+            cut = gt.distribute(gt.tensor(array), dim=0)
+            seen = between.resets
+            np.testing.assert_array_equal(gt.distribute(cut, dim=1).numpy(), array)
+            np.testing.assert_array_equal((cut + cut).numpy(), array + array)
+            np.testing.assert_allclose((cut.T @ cut).numpy(), array.T @ array, rtol=1e-9)
+            assert between.resets > seen
+        between.bytes_max = 0
+        for _ in range(5):
+            total = gt.distribute(gt.tensor(array), dim=0)
+            between.reset()  # idle links, and some that are not
+            total = total.T @ total
+            between.reset()  # with that in flight
+            np.testing.assert_allclose(total.numpy(), array.T @ array, rtol=1e-9)
+        assert classifier.losses(gt, 3, STEPS, spread=True) == expected
         gt.disconnect()
         assert " WARN " not in running.log, running.log
 

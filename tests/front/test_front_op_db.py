@@ -121,6 +121,7 @@ def seen(op: OpInfo, sample: SampleInput) -> str | None:
     return None
 
 
+@pytest.mark.timeout(900)  # with --slow: 1,300 samples
 def test_operators(request: pytest.FixtureRequest) -> None:
     is_slow = bool(request.config.getoption("--slow"))
     chosen = [op for place, op in enumerate(op_db) if runs(op, place, is_slow)]

@@ -45,12 +45,13 @@ pub enum LinkError {
     Gap { sequence: u64, received: u64 },
 }
 
-/// One end's numbers of a session, which outlive its connections.
+/// One end's numbers of a session, which outlive its connections. Kept frames are `Words`: memory
+/// of the link's own, or memory that the owner shares with it.
 #[derive(Debug)]
-pub struct Link {
+pub struct Link<Words = Vec<u32>> {
     keep: Keep,
     sent: u64,
-    kept: VecDeque<(u64, Vec<u32>)>,
+    kept: VecDeque<(u64, Words)>,
     kept_bytes: usize,
     received: u64,
     /// The last frame whose arrival the peer knows of, and the bytes received since.
@@ -59,6 +60,27 @@ pub struct Link {
 }
 
 impl Link {
+    /// Appends the frames of whole instructions and messages to `out`, and keeps their words.
+    pub fn send(&mut self, mut words: Vec<u32>, out: &mut Vec<u8>) {
+        while words.len() > FRAME_WORDS_MAX {
+            let rest = words.split_off(cut::whole(&words, FRAME_WORDS_MAX));
+            self.send_frame(words, out);
+            words = rest;
+        }
+        if !words.is_empty() {
+            self.send_frame(words, out);
+        }
+    }
+
+    fn send_frame(&mut self, words: Vec<u32>, out: &mut Vec<u8>) {
+        let header = self.next_header(&words);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(bytemuck::cast_slice(&words));
+        self.keep(words);
+    }
+}
+
+impl<Words: AsRef<[u32]>> Link<Words> {
     pub const fn new(keep: Keep) -> Self {
         Self {
             keep,
@@ -79,23 +101,25 @@ impl Link {
         }
     }
 
-    /// Appends the frames of whole instructions and messages to `out`, and keeps their words.
-    pub fn send(&mut self, mut words: Vec<u32>, out: &mut Vec<u8>) {
-        while words.len() > FRAME_WORDS_MAX {
-            let rest = words.split_off(cut::whole(&words, FRAME_WORDS_MAX));
-            self.send_frame(words, out);
-            words = rest;
-        }
-        if !words.is_empty() {
-            self.send_frame(words, out);
-        }
+    /// Numbers and keeps a frame that the caller writes: the returned header, then the words.
+    ///
+    /// # Panics
+    /// The words are none, or more than a frame has.
+    pub fn frame(&mut self, words: Words) -> [u8; FrameHeader::BYTES] {
+        assert!(!words.as_ref().is_empty(), "a frame without words only acknowledges");
+        let header = self.next_header(words.as_ref());
+        self.keep(words);
+        header
     }
 
-    fn send_frame(&mut self, words: Vec<u32>, out: &mut Vec<u8>) {
+    fn next_header(&mut self, words: &[u32]) -> [u8; FrameHeader::BYTES] {
         self.sent += 1;
-        self.append(self.sent, &words, out);
+        self.header_of(self.sent, words)
+    }
+
+    fn keep(&mut self, words: Words) {
         if matches!(self.keep, Keep::Unacknowledged { .. }) {
-            self.kept_bytes += words.len() * 4;
+            self.kept_bytes += words.as_ref().len() * 4;
             self.kept.push_back((self.sent, words));
         }
     }
@@ -112,14 +136,20 @@ impl Link {
     }
 
     fn append(&mut self, sequence: u64, words: &[u32], out: &mut Vec<u8>) {
+        let header = self.header_of(sequence, words);
+        out.extend_from_slice(&header);
+        out.extend_from_slice(bytemuck::cast_slice(words));
+    }
+
+    /// The header of a frame, which acknowledges all that has arrived.
+    fn header_of(&mut self, sequence: u64, words: &[u32]) -> [u8; FrameHeader::BYTES] {
         self.acknowledged = self.received;
         self.unacknowledged_bytes = 0;
         let length_bytes = count_word(words.len() * 4);
         let header = FrameHeader { length_bytes, sequence, acknowledged: self.received };
-        let header = header.encode();
-        assert!(header.is_ok(), "a frame of {} words is sent", words.len());
-        out.extend(header.into_iter().flatten());
-        out.extend_from_slice(bytemuck::cast_slice(words));
+        let encoded = header.encode();
+        assert!(encoded.is_ok(), "a frame of {} words is sent", words.len());
+        encoded.unwrap_or([0; FrameHeader::BYTES])
     }
 
     /// Reads the header of a frame and checks its length, so that its words may be read. Frames
@@ -183,7 +213,7 @@ impl Link {
     pub fn resend(&mut self, out: &mut Vec<u8>) {
         let kept = std::mem::take(&mut self.kept);
         for (sequence, words) in &kept {
-            self.append(*sequence, words, out);
+            self.append(*sequence, words.as_ref(), out);
         }
         self.kept = kept;
     }
@@ -198,7 +228,7 @@ impl Link {
 
     fn forget_until(&mut self, acknowledged: u64) {
         while let Some((_, words)) = self.kept.pop_front_if(|kept| kept.0 <= acknowledged) {
-            self.kept_bytes -= words.len() * 4;
+            self.kept_bytes -= words.as_ref().len() * 4;
         }
     }
 }

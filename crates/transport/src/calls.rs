@@ -1,5 +1,6 @@
-//! Connections between workers of different hosts: the caller gives its index and shows a secret;
-//! the called worker admits callers that the dispatcher has announced. A call may arrive before its
+//! Connections between workers of different hosts: the caller gives its index, shows a secret and
+//! says how many frames it has received; the called worker admits callers that the dispatcher has
+//! announced, and the same ones again when their connection broke. A call may arrive before its
 //! announcement.
 
 use std::collections::BTreeMap;
@@ -16,18 +17,44 @@ pub const STRANGERS_MAX: usize = 64;
 /// Time limit of a connection attempt.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// First bytes of a connection between workers.
-const MAGIC: [u8; 4] = *b"GTd\x01";
-/// Bytes of a call: magic, index, secret.
-const CALL_BYTES: usize = MAGIC.len() + size_of::<u32>() + SECRET_BYTES;
+const MAGIC: [u8; 4] = *b"GTd\x02";
+/// Bytes of a call: magic, index, secret, the last frame that the caller has received.
+const CALL_BYTES: usize = MAGIC.len() + size_of::<u32>() + SECRET_BYTES + size_of::<u64>();
 
-/// Calls the worker at an address, as the worker `index`, and shows the secret.
-pub fn call(address: &str, index: u32, secret: &[u8; SECRET_BYTES]) -> io::Result<TcpStream> {
-    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
-    let greeting = [&MAGIC[..], &index.to_le_bytes(), secret].concat();
-    debug_assert_eq!(greeting.len(), CALL_BYTES);
-    stream.write_all(&greeting)?;
-    Ok(stream)
+/// A worker that can be called, and what the caller shows.
+#[derive(Debug)]
+pub struct Callee {
+    /// Address of its data port.
+    pub address: String,
+    /// The caller's index.
+    pub index: u32,
+    /// Secret of this pair of workers.
+    pub secret: [u8; SECRET_BYTES],
+}
+
+impl Callee {
+    /// Connects, and says that the frames up to `received` have arrived. The called worker answers
+    /// with the last frame that it has received, in eight bytes.
+    pub fn call(&self, received: u64) -> io::Result<TcpStream> {
+        let address: SocketAddr = self.address.parse().map_err(io::Error::other)?;
+        let mut stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
+        let index = self.index.to_le_bytes();
+        let greeting = [&MAGIC[..], &index, &self.secret, &received.to_le_bytes()].concat();
+        debug_assert_eq!(greeting.len(), CALL_BYTES);
+        stream.write_all(&greeting)?;
+        Ok(stream)
+    }
+}
+
+/// A call of an announced worker. Its stream is non-blocking.
+#[derive(Debug)]
+pub struct Call {
+    /// The caller's index.
+    pub peer: u32,
+    /// The last frame that the caller has received.
+    pub received: u64,
+    /// The connection, over which nothing was answered yet.
+    pub stream: TcpStream,
 }
 
 /// Incoming connections of workers of other hosts, until they are identified.
@@ -36,8 +63,10 @@ pub fn call(address: &str, index: u32, secret: &[u8; SECRET_BYTES]) -> io::Resul
 #[derive(Debug)]
 pub struct Callers<Secret> {
     listener: Option<TcpListener>,
-    /// The announced workers, and the secret that each has to show.
+    /// The announced workers that have not called yet, and the secret that each has to show.
     expected: BTreeMap<u32, Secret>,
+    /// Those that have called, and may call again.
+    admitted: BTreeMap<u32, Secret>,
     strangers: Vec<Stranger>,
 }
 
@@ -52,7 +81,8 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
     /// Without a listener no worker can call.
     pub fn new(listener: Option<TcpListener>) -> Self {
         let listener = listener.filter(|listener| listener.set_nonblocking(true).is_ok());
-        Self { listener, expected: BTreeMap::new(), strangers: Vec::new() }
+        let (expected, admitted) = (BTreeMap::new(), BTreeMap::new());
+        Self { listener, expected, admitted, strangers: Vec::new() }
     }
 
     /// Announces a worker: a caller with the index `peer` has to show this secret, also if it has
@@ -64,11 +94,17 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
     /// Withdraws the announcement of this index.
     pub fn forget(&mut self, peer: u32) {
         self.expected.remove(&peer);
+        self.admitted.remove(&peer);
     }
 
     /// Returns true if an announced worker has not called yet.
     pub fn is_expecting(&self) -> bool {
         !self.expected.is_empty()
+    }
+
+    /// Returns true if a worker may call that has called before.
+    pub fn has_admitted(&self) -> bool {
+        !self.admitted.is_empty()
     }
 
     /// Returns true if this worker is announced and has not called yet.
@@ -82,9 +118,9 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
         address.is_some_and(|address| address.ip().is_loopback())
     }
 
-    /// The identified callers. Their streams are non-blocking.
-    pub fn arrived(&mut self) -> Vec<(u32, TcpStream)> {
-        if self.expected.is_empty() {
+    /// The calls of announced workers, and those that call again.
+    pub fn arrived(&mut self) -> Vec<Call> {
+        if self.expected.is_empty() && self.admitted.is_empty() {
             return Vec::new();
         }
         self.accept();
@@ -93,16 +129,15 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
             match stranger.listen() {
                 Ok(false) => self.strangers.push(stranger),
                 Ok(true) => {
-                    let Some((peer, secret)) = caller(&stranger.greeting) else { continue };
-                    let secret = Secret::from(secret);
-                    match self.expected.get(&peer) {
-                        Some(expected) if *expected == secret => {
-                            self.expected.remove(&peer);
-                            arrived.push((peer, stranger.stream));
-                        }
-                        Some(_) => {}
-                        // It was announced to them before it was announced here.
-                        None => self.strangers.push(stranger),
+                    let Some(greeting) = Greeting::decode(&stranger.greeting) else { continue };
+                    match self.admit(greeting.peer, &Secret::from(greeting.secret)) {
+                        Admission::Granted => arrived.push(Call {
+                            peer: greeting.peer,
+                            received: greeting.received,
+                            stream: stranger.stream,
+                        }),
+                        Admission::Refused => {}
+                        Admission::Later => self.strangers.push(stranger),
                     }
                 }
                 // Dropped: it has closed, or broke the protocol.
@@ -110,6 +145,22 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
             }
         }
         arrived
+    }
+
+    fn admit(&mut self, peer: u32, secret: &Secret) -> Admission {
+        if let Some(expected) = self.expected.remove(&peer) {
+            if expected == *secret {
+                self.admitted.insert(peer, expected);
+                return Admission::Granted;
+            }
+            self.expected.insert(peer, expected);
+            return Admission::Refused;
+        }
+        match self.admitted.get(&peer) {
+            Some(admitted) if admitted == secret => Admission::Granted,
+            // It was announced to them before it was announced here.
+            _ => Admission::Later,
+        }
     }
 
     fn accept(&mut self) {
@@ -143,10 +194,27 @@ impl Stranger {
     }
 }
 
-/// Index of the caller, and the secret that it shows.
-fn caller(greeting: &[u8; CALL_BYTES]) -> Option<(u32, [u8; SECRET_BYTES])> {
-    let (magic, rest) = greeting.split_first_chunk::<4>()?;
-    let (index, secret) = rest.split_first_chunk::<4>()?;
-    let secret = secret.try_into().ok()?;
-    (*magic == MAGIC).then(|| (u32::from_le_bytes(*index), secret))
+/// Treatment of a caller that has said who it is.
+enum Admission {
+    Granted,
+    Refused,
+    /// It has to wait for its announcement.
+    Later,
+}
+
+struct Greeting {
+    peer: u32,
+    secret: [u8; SECRET_BYTES],
+    received: u64,
+}
+
+impl Greeting {
+    fn decode(bytes: &[u8; CALL_BYTES]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<4>()?;
+        let (peer, rest) = rest.split_first_chunk::<4>()?;
+        let (secret, received) = rest.split_first_chunk::<SECRET_BYTES>()?;
+        let received = u64::from_le_bytes(received.try_into().ok()?);
+        let peer = u32::from_le_bytes(*peer);
+        (*magic == MAGIC).then_some(Self { peer, secret: *secret, received })
+    }
 }

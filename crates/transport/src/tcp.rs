@@ -4,7 +4,7 @@
 #![allow(unsafe_code, reason = "std and rustix have no TCP_INFO")]
 
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
@@ -140,12 +140,27 @@ impl AnswerWatch {
     ///
     /// # Errors
     /// The connection is broken, or does not answer.
-    pub fn write_all(&mut self, mut stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
-        let mut rest = bytes;
+    pub fn write_all(&mut self, stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+        self.write_both(stream, bytes, &[])
+    }
+
+    /// Writes two slices, one after the other, as [`Self::write_all`] does one.
+    ///
+    /// # Errors
+    /// The connection is broken, or does not answer.
+    pub fn write_both(
+        &mut self,
+        mut stream: &TcpStream,
+        first: &[u8],
+        second: &[u8],
+    ) -> io::Result<()> {
+        let mut slices = [IoSlice::new(first), IoSlice::new(second)];
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, 0); // drops those that are empty
         while !rest.is_empty() {
-            match stream.write(rest) {
+            match stream.write_vectored(rest) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+                Ok(written) => IoSlice::advance_slices(&mut rest, written),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.look(stream)?,
                 Err(error) => return Err(error),

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use gt_transport::calls::{Callers, SECRET_BYTES, STRANGERS_MAX, call};
+use gt_transport::calls::{Call, Callee, Callers, SECRET_BYTES, STRANGERS_MAX};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -32,7 +32,11 @@ impl House {
     }
 
     fn called_by(&self, (peer, secret): (u32, Secret)) -> TcpStream {
-        call(&self.address, peer, &secret).unwrap()
+        self.called_again(peer, secret, 0)
+    }
+
+    fn called_again(&self, index: u32, secret: Secret, received: u64) -> TcpStream {
+        Callee { address: self.address.clone(), index, secret }.call(received).unwrap()
     }
 
     /// The next caller that is admitted.
@@ -40,8 +44,9 @@ impl House {
         loop {
             let mut arrived = self.callers.arrived();
             assert!(arrived.len() <= 1, "{arrived:?}");
-            if let Some(one) = arrived.pop() {
-                return one;
+            if let Some(Call { peer, received, stream }) = arrived.pop() {
+                assert_eq!(received, 0);
+                return (peer, stream);
             }
             thread::yield_now();
         }
@@ -149,10 +154,36 @@ fn a_call_may_come_in_parts() {
     house.expect(OTHER);
     let mut caller = TcpStream::connect(&house.address).unwrap();
     caller.set_nodelay(true).unwrap();
-    let said = [&b"GTd\x01"[..], &OTHER.0.to_le_bytes(), &OTHER.1].concat();
+    let said = [&b"GTd\x02"[..], &OTHER.0.to_le_bytes(), &OTHER.1, &[0; 8]].concat();
     for byte in &said {
         assert!(house.callers.arrived().is_empty());
         caller.write_all(&[*byte]).unwrap();
     }
     assert_eq!(house.next().0, OTHER.0);
+}
+
+#[test]
+fn a_worker_that_was_let_in_may_call_again_until_its_announcement_is_withdrawn() {
+    let mut house = House::new();
+    house.expect(OTHER);
+    let _first = house.called_by(OTHER);
+    assert_eq!(house.next().0, OTHER.0);
+    assert!(house.callers.has_admitted());
+    let _again = house.called_again(OTHER.0, OTHER.1, 17);
+    let call = loop {
+        if let Some(call) = house.callers.arrived().pop() {
+            break call;
+        }
+        thread::yield_now();
+    };
+    assert_eq!((call.peer, call.received), (OTHER.0, 17));
+    // The next worker of the index calls before it is announced, with a secret of its own.
+    let _next = house.called_by((OTHER.0, EARLY.1));
+    assert!(house.callers.arrived().is_empty());
+    house.callers.forget(OTHER.0);
+    house.expect((OTHER.0, EARLY.1));
+    let _late = house.called_again(OTHER.0, OTHER.1, 17);
+    assert_eq!(house.next().0, OTHER.0);
+    house.expect(NOBODY);
+    assert!(house.callers.arrived().is_empty());
 }

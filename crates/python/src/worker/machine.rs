@@ -24,7 +24,7 @@ pub struct Worker {
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerLinks {
     pub dispatcher: LinkLimits,
-    pub peers: Probes,
+    pub peers: LinkLimits,
 }
 
 impl Worker {
@@ -50,7 +50,7 @@ fn links(said: &Bound<'_, PyAny>) -> PyResult<WorkerLinks> {
     let probes = Probes { interval, count: said.getattr("asks")?.extract()? };
     Ok(WorkerLinks {
         dispatcher: LinkLimits { probes, resume },
-        peers: Probes::within(peers, interval),
+        peers: LinkLimits { probes: Probes::within(peers, interval), resume },
     })
 }
 

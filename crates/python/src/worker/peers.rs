@@ -10,9 +10,9 @@ use chunk::{bytes_head, failure_head, message_of};
 use early_chunks::EarlyChunks;
 use gt_protocol::handshake::Secret;
 use gt_protocol::message::{Peer, Reach};
-use gt_transport::calls::{self, Callers};
+use gt_transport::calls::{Call, Callee, Callers};
 use gt_transport::packing::PackingPolicy;
-use gt_transport::tcp::Probes;
+use gt_transport::tcp::LinkLimits;
 use gt_transport::{FutexWaker, Parked};
 use gt_worker::{
     Cause, CopyBytes, Front, Incarnations, MessageId, PeerId, PeerLost, Peers, Progress,
@@ -20,12 +20,12 @@ use gt_worker::{
 use link::WorkerLink;
 use slab::SlabLink;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use tcp::{PackedBytes, TcpLink, may_pack};
+use tcp::{Caller, TcpLink, TcpSettings, may_pack};
 
 /// Maximum duration of a sleep: everything that could end it wakes the sleeper, so this only bounds
 /// the cost of a lost wake-up.
@@ -33,6 +33,9 @@ const PARK: Duration = Duration::from_millis(500);
 /// Maximum duration of a sleep while a worker of another host is expected to connect, which only a
 /// look at the listener shows.
 const NAP: Duration = Duration::from_millis(1);
+/// Interval between two looks at the listener while no worker is expected to call: one may have
+/// found its connection broken that is sound on this side.
+const LISTENER_LOOK: Duration = Duration::from_millis(100);
 /// Time limit for the introduction of a peer that an instruction names. It is sent before the
 /// instruction, but over another connection.
 const INTRODUCTION_MAX: Duration = Duration::from_mins(1);
@@ -74,10 +77,10 @@ pub struct WorkerPeers {
     waker: FutexWaker,
     index: u32,
     callers: Callers<Secret>,
-    packing: PackingPolicy,
-    packed: Arc<PackedBytes>,
-    /// Keep-alive settings of connections to workers of other hosts.
-    probes: Probes,
+    /// Settings of the links to workers of other hosts.
+    settings: TcpSettings,
+    /// Time of the last look at the listener.
+    looked: Instant,
 }
 
 impl WorkerPeers {
@@ -89,8 +92,9 @@ impl WorkerPeers {
         listener: Option<TcpListener>,
         waker: FutexWaker,
         packing: PackingPolicy,
-        probes: Probes,
+        limits: LinkLimits,
     ) -> Self {
+        let settings = TcpSettings { packing, packed: Arc::default(), limits, waker: waker.clone() };
         Self {
             index,
             callers: Callers::new(listener),
@@ -104,15 +108,14 @@ impl WorkerPeers {
             ended: VecDeque::new(),
             unknown: BTreeMap::new(),
             waker,
-            packing,
-            probes,
-            packed: Arc::default(),
+            settings,
+            looked: Instant::now(),
         }
     }
 
     /// Bytes of chunks to other hosts that were packed: before and after packing.
     pub fn packed_bytes(&self) -> [u64; 2] {
-        self.packed.counts()
+        self.settings.packed.counts()
     }
 
     /// Returns true if bytes to a worker may be packed. Known as soon as the worker is introduced,
@@ -123,15 +126,43 @@ impl WorkerPeers {
             Some(WorkerLink::Tcp(link)) => link.is_packed(),
             None => {
                 let is_one_host = self.callers.is_loopback();
-                self.callers.expects(peer.index) && may_pack(self.packing, is_one_host)
+                self.callers.expects(peer.index) && may_pack(self.settings.packing, is_one_host)
             }
         }
     }
 
-    fn tcp(&self, socket: TcpStream) -> Option<WorkerLink> {
-        let packed = Arc::clone(&self.packed);
-        let link = TcpLink::new(socket, &self.waker, self.packing, packed, self.probes);
-        link.ok().map(WorkerLink::Tcp)
+    /// Takes a call of another host's worker: its first, or one after its connection broke.
+    fn answer(&mut self, call: Call) {
+        let peer = self.incarnations.current(call.peer);
+        match self.links.get_mut(&peer) {
+            Some(WorkerLink::Tcp(link)) => {
+                // A link that cannot go on has ended, and is lost as such.
+                let _ = link.call_again(call.stream, call.received);
+            }
+            // Dropped: what it has received was sent by a link that is gone.
+            _ if self.incarnations.is_gone(peer) || call.received > 0 => {}
+            _ => {
+                let link = TcpLink::called(call.stream, &self.settings);
+                self.join(peer, link.ok().map(WorkerLink::Tcp));
+            }
+        }
+    }
+
+    /// Looks at the listener, if a worker may call; returns true if one has.
+    fn look_for_calls(&mut self) -> bool {
+        let mut is_expecting = self.callers.is_expecting();
+        for link in self.links.values_mut() {
+            is_expecting |= link.awaits_call();
+        }
+        let may_look = self.callers.has_admitted() && self.looked.elapsed() >= LISTENER_LOOK;
+        if !is_expecting && !may_look {
+            return false;
+        }
+        self.looked = Instant::now();
+        let calls = self.callers.arrived();
+        let has_calls = !calls.is_empty();
+        calls.into_iter().for_each(|call| self.answer(call));
+        has_calls
     }
 
     /// Returns true if no other worker has been introduced.
@@ -208,7 +239,8 @@ impl WorkerPeers {
                 return None;
             }
         }
-        Some(if self.callers.is_expecting() { NAP } else { PARK })
+        let awaits_call = self.links.values_mut().any(WorkerLink::awaits_call);
+        Some(if awaits_call || self.callers.is_expecting() { NAP } else { PARK })
     }
 
     /// Second half of a sleep.
@@ -245,9 +277,11 @@ impl Peers for WorkerPeers {
             Reach::Memory => {}
             Reach::Calls { secret } => self.callers.expect(id.index, secret),
             Reach::Listens { secret, address } => {
-                let socket = calls::call(address, self.index, &secret.0);
-                let link = socket.ok().and_then(|socket| self.tcp(socket));
-                self.join(id, link);
+                let callee =
+                    Callee { address: address.to_owned(), index: self.index, secret: secret.0 };
+                let caller = Caller::new(callee, self.settings.limits);
+                let link = caller.and_then(|caller| TcpLink::calling(caller, &self.settings));
+                self.join(id, link.ok().map(WorkerLink::Tcp));
             }
         }
     }
@@ -273,11 +307,7 @@ impl Peers for WorkerPeers {
 
     fn poll(&mut self) -> bool {
         let mut is_news = self.listen() | std::mem::take(&mut self.is_changed);
-        for (index, socket) in self.callers.arrived() {
-            let link = self.tcp(socket);
-            self.join(self.incarnations.current(index), link);
-            is_news = true;
-        }
+        is_news |= self.look_for_calls();
         self.heads.clear();
         let mut drained = None;
         for (&peer, link) in &mut self.links {

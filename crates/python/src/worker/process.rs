@@ -75,8 +75,8 @@ pub fn serve_control(py: Python<'_>, control: OwnedFd, mut worker: Worker) -> Py
     let rung = waker.clone();
     let watcher = std::thread::Builder::new().name("gt-control".to_owned());
     watcher.spawn(move || watch(&control, &sender, &rung)).map_err(connection)?;
-    let (packing, probes) = (worker.packing, worker.links.peers);
-    let peers = WorkerPeers::new(setup.index, events, None, waker, packing, probes);
+    let (packing, limits) = (worker.packing, worker.links.peers);
+    let peers = WorkerPeers::new(setup.index, events, None, waker, packing, limits);
     let mut stream = WorkerStream::new(peers).map_err(connection)?;
     serve(py, worker, setup, &mut stream)
 }

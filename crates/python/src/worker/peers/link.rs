@@ -28,6 +28,14 @@ impl WorkerLink {
         either!(self, is_broken())
     }
 
+    /// Returns true if a worker of another host is expected to call again.
+    pub fn awaits_call(&mut self) -> bool {
+        match self {
+            Self::Slab(_) => false,
+            Self::Tcp(link) => link.awaits_call(),
+        }
+    }
+
     /// Returns true if nothing more can be sent. Chunks that have arrived are still read.
     pub fn is_cut(&self) -> bool {
         match self {

@@ -1,12 +1,14 @@
 """Make Accelerate and the Trainer of transformers choose the device `mux`.
 
 Accelerate has a property for its default device. The Trainer's arguments ask Accelerate, but prefer
-a GPU of this machine and count GPUs; so their method is replaced.
+a GPU of this machine and count GPUs; so their method is replaced. Accelerate scales losses for
+float16 on the devices that it lists; so its class is told of one more.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +26,7 @@ def select() -> None:
         RuntimeError: Accelerate has chosen another device.
     """
     import_hooks.follow("accelerate.state", _follow_state)
+    import_hooks.follow("accelerate.accelerator", _follow_accelerator)
     import_hooks.follow("transformers.training_args", _follow_arguments)
 
 
@@ -42,6 +45,32 @@ def _default_device(state: object) -> torch.device:
     """Default device if the program names none."""
     del state
     return torch.device(DEVICE_TYPE, 0)
+
+
+def _follow_accelerator(module: ModuleType) -> None:
+    kind: Any = vars(module)["Accelerator"]
+    begin = kind.__init__
+    signature = inspect.signature(begin)
+
+    @functools.wraps(begin)
+    def begin_on_mux(accelerator: Any, *args: Any, **options: Any) -> None:  # noqa: ANN401 - the framework's
+        try:
+            begin(accelerator, *args, **options)
+        except ValueError:
+            shared = accelerator.state._shared_state  # noqa: SLF001 - nothing public sets it
+            is_mux = accelerator.device.type == DEVICE_TYPE
+            if shared.get("_mixed_precision") != "fp16" or not is_mux:
+                raise
+            # As in bfloat16, but for the type, and with a scaler.
+            bound = signature.bind(accelerator, *args, **options)
+            bound.arguments["mixed_precision"] = shared["_mixed_precision"] = "bf16"
+            begin(*bound.args, **bound.kwargs)
+            shared["_mixed_precision"] = "fp16"
+            handler = accelerator.scaler_handler
+            scaling = {} if handler is None else handler.to_kwargs()
+            accelerator.scaler = torch.amp.GradScaler(DEVICE_TYPE, **scaling)
+
+    kind.__init__ = begin_on_mux
 
 
 def _follow_arguments(module: ModuleType) -> None:

@@ -91,6 +91,33 @@ def test_accelerate_trains_as_locally(precision: str, tmp_path: pathlib.Path) ->
     close(seen, losses, TOLERANCE if precision == "no" else 5e-3)
 
 
+def test_accelerate_scales_losses_in_float16(tmp_path: pathlib.Path) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    gt.integrations.select_device()
+    _, losses = accelerated(tmp_path / "local", cpu=True, mixed_precision="no")
+    scaling = accelerate.GradScalerKwargs(init_scale=256.0, growth_interval=4)
+    place, seen = accelerated(
+        tmp_path / "remote", cpu=False, mixed_precision="fp16", kwargs_handlers=[scaling]
+    )
+    assert place == "mux"
+    close(seen, losses, 5e-3)
+    accelerator = accelerate.Accelerator()
+    assert accelerator.mixed_precision == "fp16"
+    assert accelerator.scaler is not None
+    with accelerator.autocast():
+        product = torch.ones(2, 2, device="mux") @ torch.ones(2, 2, device="mux")
+    assert product.dtype == torch.float16
+    # A loss whose gradients do not fit: the step is left out, and the factor halved.
+    weight = torch.nn.Parameter(torch.ones(2, device="mux"))
+    optimizer = accelerator.prepare(torch.optim.SGD([weight], lr=1.0))
+    factor = accelerator.scaler.get_scale()
+    accelerator.backward((weight * float("inf")).sum())
+    optimizer.step()
+    assert optimizer.step_was_skipped
+    assert accelerator.scaler.get_scale() == factor / 2
+    assert weight.tolist() == [1.0, 1.0]
+
+
 def trained(folder: pathlib.Path, *, cpu: bool, **options: Any) -> tuple[str, Any, Any]:
     """Log of transformers' Trainer, and predictions."""
     transformers = importlib.import_module("transformers")

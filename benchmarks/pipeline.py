@@ -1,7 +1,7 @@
 """Pipeline bubbles as measured by two workers, beside their prediction: `python pipeline.py`.
 
-Two workers with a core each, four micro-batches, stages of matrix products of 20 ms and more, whose
-F, B and W take equal times. 1F1B is read after each step, so each step stands alone; the steps of
+Two workers with a core each, four micro-batches, stages of matrix products (`--layers` of them),
+whose F, B and W take equal times. 1F1B is read after each step, so each step stands alone; the steps of
 ZB-V overlap, as in a training loop that does not read its loss.
 
 `python pipeline.py --demo` measures the stages of examples/tuning_demo at its sizes on one worker,
@@ -25,7 +25,7 @@ from gt import nn, pipeline  # noqa: E402
 from gt.nn import functional  # noqa: E402
 
 RANKS, MICROBATCHES = 2, 4
-WIDTH, ROWS, LAYERS = 512, 512, 8
+WIDTH, ROWS, LAYERS = 512, 512, 40
 WARM_UP, STEPS = 2, 8
 
 
@@ -54,10 +54,10 @@ def loss_of(x: gt.Tensor, target: gt.Tensor) -> gt.Tensor:
     return functional.mse_loss(x, target)
 
 
-def measured(name: str, *, reads: bool) -> tuple[pipeline.Plan, pipeline.Run]:
+def measured(name: str, count: int, *, reads: bool) -> tuple[pipeline.Plan, pipeline.Run]:
     """Steps in the order of a schedule, as the workers recorded them."""
     plan = pipeline.plan(name, RANKS, MICROBATCHES)
-    layers = LAYERS // plan.schedule.chunks
+    layers = count // plan.schedule.chunks
     stages = [Stage(plan.ranks_of(stage)[0], layers) for stage in range(plan.stages)]
     with gt.signal.context("rank0"):
         scale = nn.Parameter(gt.ones(1))  # gives the first stage an input with a gradient
@@ -81,9 +81,9 @@ def measured(name: str, *, reads: bool) -> tuple[pipeline.Plan, pipeline.Run]:
     return plan, pipeline.measured(str(LOG), plan, pipe.marks)
 
 
-def row(name: str, *, reads: bool) -> str:
+def row(name: str, count: int, *, reads: bool) -> str:
     """A line of the table."""
-    plan, run = measured(name, reads=reads)
+    plan, run = measured(name, count, reads=reads)
     costs = pipeline.costs(run)
     steps = range(WARM_UP, WARM_UP + STEPS)
     if reads:
@@ -165,7 +165,9 @@ def costs_of_ranks(costs: pipeline.Costs, plan: pipeline.Plan) -> pipeline.Costs
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--demo", action="store_true", help="the stages of examples/tuning_demo")
-    if parser.parse_args().demo:
+    parser.add_argument("--layers", type=int, default=LAYERS, help="products of a rank")
+    arguments = parser.parse_args()
+    if arguments.demo:
         demo()
         return
     gt.gpu_workers(RANKS)
@@ -173,9 +175,9 @@ def main() -> None:
         gt.register_config(f"rank{rank}", gt.SignalConfig(workers=[rank]))
     print("| schedule | stage 0, ms | equal costs | its costs | measured, median | steps |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
-    print(row("1f1b", reads=True))
-    print(row("zb-h1", reads=True))
-    print(row("zbv", reads=False))
+    print(row("1f1b", arguments.layers, reads=True))
+    print(row("zb-h1", arguments.layers, reads=True))
+    print(row("zbv", arguments.layers, reads=False))
     gt.disconnect()
 
 

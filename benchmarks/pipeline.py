@@ -1,8 +1,8 @@
 """Pipeline bubbles as measured by two workers, beside their prediction: `python pipeline.py`.
 
 Two workers with a core each, four micro-batches, stages of matrix products (`--layers` of them),
-whose F, B and W take equal times. 1F1B is read after each step, so each step stands alone; the steps of
-ZB-V overlap, as in a training loop that does not read its loss.
+whose F, B and W take equal times. 1F1B is read after each step, so each step stands alone; the
+steps of ZB-V overlap, as in a training loop that does not read its loss.
 
 `python pipeline.py --demo` measures the stages of examples/tuning_demo at its sizes on one worker,
 and predicts four ranks: its own 1F1B, and ZB-V with head and embedding spread.

@@ -178,15 +178,15 @@ def _add_link_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=usual.resume_seconds,
         metavar="N",
-        help="take a broken link to the dispatcher up again within (%(default)g; 0: no limit)",
+        help="take a broken link up again within (%(default)g; 0: no limit)",
     )
     parser.add_argument(
         "--peer-seconds",
         type=_seconds,
         default=usual.peer_seconds,
         metavar="N",
-        help="a worker is lost whose host has not acknowledged bytes for so long (%(default)g; 0:"
-        " no limit)",
+        help="the link to a worker is broken whose host has not acknowledged bytes for so long"
+        " (%(default)g; 0: no limit)",
     )
 
 

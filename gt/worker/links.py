@@ -14,10 +14,10 @@ class Links:
     Args:
         ask_seconds: time without an answer after which a host is asked again; 0 for never.
         asks: number of questions without an answer after which the connection is broken.
-        resume_seconds: time within which a broken link to the dispatcher is resumed; 0 for no
-            limit.
-        peer_seconds: time without acknowledged bytes after which another host's worker is lost; 0
-            for no limit.
+        resume_seconds: time within which a broken link to the dispatcher, or to a worker of another
+            host, is resumed; 0 for no limit.
+        peer_seconds: time without acknowledged bytes after which the connection to another host's
+            worker is broken; 0 for no limit.
     """
 
     ask_seconds: float = 5.0

@@ -10,7 +10,7 @@ from types import TracebackType
 CHUNK_BYTES = 65_536
 ADDRESS = re.compile(rb"127\.0\.0\.1:(\d{5})")
 # SO_LINGER without a time: closing the socket resets its connection, and drops what is in flight.
-RESET = struct.pack("ii", 1, 0)  # noqa: TID251 - the layout of a C struct
+RESET = struct.pack("ii", 1, 0)
 
 
 class ResettingProxies:

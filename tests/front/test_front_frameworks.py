@@ -174,6 +174,8 @@ def test_the_trainer_of_transformers_trains_as_locally(
     place, seen, seen_predictions = trained(tmp_path / "remote", cpu=False, **options)
     assert place == "mux"
     tolerance = 5e-3 if {"bf16", "fp16"} & set(options) else 5e-6
+    if options.get("optim") == "adafactor":
+        tolerance = 2e-5  # rounding, amplified: in float64 the losses agree to 1e-15
     close(seen, losses, tolerance)
     # Steps of normalized gradients amplify what float32 loses where a gradient is almost nothing.
     close(seen_predictions, predictions, 2e-2 if {"bf16", "fp16"} & set(options) else 1e-4)

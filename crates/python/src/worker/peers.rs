@@ -94,7 +94,8 @@ impl WorkerPeers {
         packing: PackingPolicy,
         limits: LinkLimits,
     ) -> Self {
-        let settings = TcpSettings { packing, packed: Arc::default(), limits, waker: waker.clone() };
+        let settings =
+            TcpSettings { packing, packed: Arc::default(), limits, waker: waker.clone() };
         Self {
             index,
             callers: Callers::new(listener),

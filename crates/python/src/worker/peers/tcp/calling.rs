@@ -52,7 +52,8 @@ impl Caller {
                 Err(error) => error,
             };
             let is_over = self.limits.resume.is_some_and(|limit| start.elapsed() >= limit);
-            let ends = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::InvalidData);
+            let ends =
+                matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::InvalidData);
             if is_over || ends || shared.pause(PAUSE) {
                 return false;
             }

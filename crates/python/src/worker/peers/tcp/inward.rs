@@ -122,8 +122,7 @@ fn next(
         packed.resize(body_bytes, 0);
         stream.read_exact(packed)?;
         let unpacked = unpack(&packed[..length], TCP_CHUNK_BYTES_MAX, &mut buffer);
-        let length =
-            unpacked.ok_or_else(|| malformed("bytes that cannot be unpacked", &words))?;
+        let length = unpacked.ok_or_else(|| malformed("bytes that cannot be unpacked", &words))?;
         return Ok(IncomingChunk { head, buffer, length });
     }
     if buffer.len() < body_bytes {

@@ -61,7 +61,7 @@ def _follow_accelerator(module: ModuleType) -> None:
             is_mux = accelerator.device.type == DEVICE_TYPE
             if shared.get("_mixed_precision") != "fp16" or not is_mux:
                 raise
-            # As in bfloat16, but for the type, and with a scaler.
+            # It begins as in bfloat16; the type and the scaler follow.
             bound = signature.bind(accelerator, *args, **options)
             bound.arguments["mixed_precision"] = shared["_mixed_precision"] = "bf16"
             begin(*bound.args, **bound.kwargs)

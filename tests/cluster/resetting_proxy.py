@@ -32,7 +32,7 @@ class ResettingProxies:
         self._threads: list[threading.Thread] = []
 
     def alter(self, chunk: bytes) -> bytes:
-        """The same bytes with the port of a proxy in the place of a worker's."""
+        """Puts the port of a proxy in the place of a worker's."""
         return ADDRESS.sub(lambda found: b"127.0.0.1:" + self._port_before(found[1]), chunk)
 
     def reset(self) -> None:

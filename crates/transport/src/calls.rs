@@ -48,7 +48,7 @@ impl Callee {
 
 /// A call of an announced worker. Its stream is non-blocking.
 #[derive(Debug)]
-pub struct Call {
+pub struct WorkerCall {
     /// The caller's index.
     pub peer: u32,
     /// The last frame that the caller has received.
@@ -119,7 +119,7 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
     }
 
     /// The calls of announced workers, and those that call again.
-    pub fn arrived(&mut self) -> Vec<Call> {
+    pub fn arrived(&mut self) -> Vec<WorkerCall> {
         if self.expected.is_empty() && self.admitted.is_empty() {
             return Vec::new();
         }
@@ -131,13 +131,13 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
                 Ok(true) => {
                     let Some(greeting) = Greeting::decode(&stranger.greeting) else { continue };
                     match self.admit(greeting.peer, &Secret::from(greeting.secret)) {
-                        Admission::Granted => arrived.push(Call {
+                        CallAdmission::Granted => arrived.push(WorkerCall {
                             peer: greeting.peer,
                             received: greeting.received,
                             stream: stranger.stream,
                         }),
-                        Admission::Refused => {}
-                        Admission::Later => self.strangers.push(stranger),
+                        CallAdmission::Refused => {}
+                        CallAdmission::Later => self.strangers.push(stranger),
                     }
                 }
                 // Dropped: it has closed, or broke the protocol.
@@ -147,19 +147,19 @@ impl<Secret: PartialEq + From<[u8; SECRET_BYTES]>> Callers<Secret> {
         arrived
     }
 
-    fn admit(&mut self, peer: u32, secret: &Secret) -> Admission {
+    fn admit(&mut self, peer: u32, secret: &Secret) -> CallAdmission {
         if let Some(expected) = self.expected.remove(&peer) {
             if expected == *secret {
                 self.admitted.insert(peer, expected);
-                return Admission::Granted;
+                return CallAdmission::Granted;
             }
             self.expected.insert(peer, expected);
-            return Admission::Refused;
+            return CallAdmission::Refused;
         }
         match self.admitted.get(&peer) {
-            Some(admitted) if admitted == secret => Admission::Granted,
+            Some(admitted) if admitted == secret => CallAdmission::Granted,
             // It was announced to them before it was announced here.
-            _ => Admission::Later,
+            _ => CallAdmission::Later,
         }
     }
 
@@ -195,7 +195,7 @@ impl Stranger {
 }
 
 /// Treatment of a caller that has said who it is.
-enum Admission {
+enum CallAdmission {
     Granted,
     Refused,
     /// It has to wait for its announcement.

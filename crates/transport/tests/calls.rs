@@ -1,9 +1,9 @@
-//! Admission of callers: before and after their announcement, and strangers. No test waits for a
+//! CallAdmission of callers: before and after their announcement, and strangers. No test waits for a
 //! time: each loop ends when its condition holds, and a test that never ends has failed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use gt_transport::calls::{Call, Callee, Callers, SECRET_BYTES, STRANGERS_MAX};
+use gt_transport::calls::{Callee, Callers, SECRET_BYTES, STRANGERS_MAX, WorkerCall};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -44,7 +44,7 @@ impl House {
         loop {
             let mut arrived = self.callers.arrived();
             assert!(arrived.len() <= 1, "{arrived:?}");
-            if let Some(Call { peer, received, stream }) = arrived.pop() {
+            if let Some(WorkerCall { peer, received, stream }) = arrived.pop() {
                 assert_eq!(received, 0);
                 return (peer, stream);
             }

@@ -10,7 +10,7 @@ use chunk::{bytes_head, failure_head, message_of};
 use early_chunks::EarlyChunks;
 use gt_protocol::handshake::Secret;
 use gt_protocol::message::{Peer, Reach};
-use gt_transport::calls::{Call, Callee, Callers};
+use gt_transport::calls::{Callee, Callers, WorkerCall};
 use gt_transport::packing::PackingPolicy;
 use gt_transport::tcp::LinkLimits;
 use gt_transport::{FutexWaker, Parked};
@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use tcp::{Caller, TcpLink, TcpSettings, may_pack};
+use tcp::{DataCaller, TcpLink, TcpSettings, may_pack};
 
 /// Maximum duration of a sleep: everything that could end it wakes the sleeper, so this only bounds
 /// the cost of a lost wake-up.
@@ -133,7 +133,7 @@ impl WorkerPeers {
     }
 
     /// Takes a call of another host's worker: its first, or one after its connection broke.
-    fn answer(&mut self, call: Call) {
+    fn answer(&mut self, call: WorkerCall) {
         let peer = self.incarnations.current(call.peer);
         match self.links.get_mut(&peer) {
             Some(WorkerLink::Tcp(link)) => {
@@ -162,7 +162,9 @@ impl WorkerPeers {
         self.looked = Instant::now();
         let calls = self.callers.arrived();
         let has_calls = !calls.is_empty();
-        calls.into_iter().for_each(|call| self.answer(call));
+        for call in calls {
+            self.answer(call);
+        }
         has_calls
     }
 
@@ -280,7 +282,7 @@ impl Peers for WorkerPeers {
             Reach::Listens { secret, address } => {
                 let callee =
                     Callee { address: address.to_owned(), index: self.index, secret: secret.0 };
-                let caller = Caller::new(callee, self.settings.limits);
+                let caller = DataCaller::new(callee, self.settings.limits);
                 let link = caller.and_then(|caller| TcpLink::calling(caller, &self.settings));
                 self.join(id, link.ok().map(WorkerLink::Tcp));
             }

@@ -12,11 +12,11 @@ mod inward;
 mod outward;
 mod shared;
 
-pub use calling::Caller;
+pub use calling::DataCaller;
 pub use outward::PackedBytes;
 
 use super::chunk;
-use chunk_frame::{Frame, IncomingChunk, TCP_CHUNK_BYTES_MAX};
+use chunk_frame::{ChunkFrame, IncomingChunk, TCP_CHUNK_BYTES_MAX};
 use gt_protocol::peer::ChunkHead;
 use gt_transport::packing::PackingPolicy;
 use gt_transport::tcp::{self, LinkLimits};
@@ -30,17 +30,23 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// The side that calls, at first and when the connection broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallDirection {
+    Outgoing,
+    Incoming,
+}
+
 #[derive(Debug)]
 pub struct TcpLink {
     shared: Arc<SharedLink>,
     /// Buffers of chunks, in the order in which they were sent: used again once they are
     /// acknowledged, since a new one would have to be zeroed first.
-    buffers: VecDeque<Frame>,
+    buffers: VecDeque<ChunkFrame>,
     /// Packing of bytes that are sent.
     packing: PackingPolicy,
     limits: LinkLimits,
-    /// True on the side that is called.
-    is_called: bool,
+    direction: CallDirection,
     /// Time at which the called side has seen that the connection is broken.
     broken_since: Option<Instant>,
     first: Option<IncomingChunk>,
@@ -72,21 +78,22 @@ impl TcpLink {
     }
 
     /// The link to a worker that was called.
-    pub fn calling(caller: Caller, settings: &TcpSettings) -> io::Result<Self> {
+    pub fn calling(caller: DataCaller, settings: &TcpSettings) -> io::Result<Self> {
         let is_one_host = caller.first().is_some_and(is_one_host);
         Self::start(Some(caller), is_one_host, settings)
     }
 
     /// Starts the threads.
     fn start(
-        caller: Option<Caller>,
+        caller: Option<DataCaller>,
         is_one_host: bool,
         settings: &TcpSettings,
     ) -> io::Result<Self> {
         let TcpSettings { packing, packed, limits, waker } = settings.clone();
         let packing = if may_pack(packing, is_one_host) { packing } else { PackingPolicy::Never };
         let shared = Arc::new(SharedLink::new(waker));
-        let is_called = caller.is_none();
+        let direction =
+            if caller.is_some() { CallDirection::Outgoing } else { CallDirection::Incoming };
         let outward = Outward::new(Arc::clone(&shared), caller, limits.probes, packing, packed);
         let inward = Arc::clone(&shared);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -97,7 +104,7 @@ impl TcpLink {
             buffers: VecDeque::new(),
             packing,
             limits,
-            is_called,
+            direction,
             broken_since: None,
             first: None,
             read: 0,
@@ -121,7 +128,7 @@ impl TcpLink {
     /// Returns true if the other worker is expected to call again; ends the link where it has not
     /// done so in time.
     pub fn awaits_call(&mut self) -> bool {
-        if !self.is_called || self.closed {
+        if self.direction == CallDirection::Outgoing || self.closed {
             return false;
         }
         let Some(kind) = self.shared.broken() else {
@@ -223,7 +230,7 @@ impl TcpLink {
 
     /// A buffer that nobody shares. Of those that are free, as many are kept as are in flight to the
     /// writing thread.
-    fn buffer(&mut self) -> Frame {
+    fn buffer(&mut self) -> ChunkFrame {
         let mut free = None;
         while let Some(first) = self.buffers.pop_front_if(|first| first.is_free()) {
             free = Some(first);

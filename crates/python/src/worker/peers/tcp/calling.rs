@@ -13,14 +13,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The worker that is called, and for how long it is called again.
 #[derive(Debug)]
-pub struct Caller {
+pub struct DataCaller {
     callee: Callee,
     limits: LinkLimits,
     /// The first connection, which was not answered yet.
     first: Option<TcpStream>,
 }
 
-impl Caller {
+impl DataCaller {
     /// Calls the other worker for the first time.
     ///
     /// # Errors

@@ -15,15 +15,15 @@ pub const IS_PACKED: u32 = 1 << 31;
 /// Words of a chunk, which the link keeps until they are acknowledged; a buffer that the worker
 /// shares and uses again afterwards.
 #[derive(Clone, Debug, Default)]
-pub struct Frame(Arc<Vec<u32>>);
+pub struct ChunkFrame(Arc<Vec<u32>>);
 
-impl AsRef<[u32]> for Frame {
+impl AsRef<[u32]> for ChunkFrame {
     fn as_ref(&self) -> &[u32] {
         &self.0
     }
 }
 
-impl Frame {
+impl ChunkFrame {
     /// Lets `fill` write the bytes of a chunk into the words, which nobody else may share.
     pub fn write(&mut self, head: &ChunkHead, length: usize, fill: impl FnOnce(&mut [u8])) {
         let words = Arc::get_mut(&mut self.0).expect("nobody shares the buffer");

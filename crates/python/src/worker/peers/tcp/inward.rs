@@ -1,7 +1,7 @@
 //! The reading thread of a link: frames of chunks, over one connection after the other.
 
 use super::chunk_frame::{BODY_AT, IS_PACKED, IncomingChunk, TCP_CHUNK_BYTES_MAX};
-use super::shared::{Connection, NextConnection, SharedLink};
+use super::shared::{LinkConnection, NextConnection, SharedLink};
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::LinkError;
 use gt_protocol::peer::ChunkHead;
@@ -61,7 +61,7 @@ pub fn run(shared: &Arc<SharedLink>) {
     }
 }
 
-fn read_all(shared: &SharedLink, connection: &Connection) -> ChunkError {
+fn read_all(shared: &SharedLink, connection: &LinkConnection) -> ChunkError {
     let mut stream = io::BufReader::with_capacity(READ_AHEAD_BYTES, &*connection.stream);
     let mut packed = Vec::new();
     // The loop ends with the connection.

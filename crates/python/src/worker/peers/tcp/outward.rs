@@ -1,9 +1,9 @@
 //! The writing thread of a link: numbers chunks, writes them, and calls the other worker again
 //! where a connection broke and this side is the caller.
 
-use super::calling::Caller;
-use super::chunk_frame::{BODY_AT, Frame};
-use super::shared::{Connection, NextConnection, Output, SharedLink};
+use super::calling::DataCaller;
+use super::chunk_frame::{BODY_AT, ChunkFrame};
+use super::shared::{LinkConnection, NextConnection, Output, SharedLink};
 use gt_protocol::handshake::FrameHeader;
 use gt_transport::packing::{PACKED_BYTES_MIN, PackingChoice, PackingPolicy, pack};
 use gt_transport::tcp::{AnswerWatch, Probes};
@@ -36,8 +36,8 @@ impl PackedBytes {
 #[derive(Debug)]
 pub struct Outward {
     shared: Arc<SharedLink>,
-    /// What calls the other worker; `None` on the side that is called.
-    caller: Option<Caller>,
+    /// Data to call the other worker; `None` on the side that is called.
+    caller: Option<DataCaller>,
     probes: Probes,
     choice: PackingChoice,
     counts: Arc<PackedBytes>,
@@ -48,7 +48,7 @@ pub struct Outward {
 impl Outward {
     pub fn new(
         shared: Arc<SharedLink>,
-        caller: Option<Caller>,
+        caller: Option<DataCaller>,
         probes: Probes,
         packing: PackingPolicy,
         counts: Arc<PackedBytes>,
@@ -80,7 +80,7 @@ impl Outward {
     }
 
     /// Writes what there is to write, as long as the other host acknowledges it.
-    fn serve(&mut self, connection: &Connection) -> io::Result<()> {
+    fn serve(&mut self, connection: &LinkConnection) -> io::Result<()> {
         let stream = &*connection.stream;
         let mut watch = AnswerWatch::new(self.probes);
         stream.set_write_timeout(watch.interval())?;
@@ -103,9 +103,9 @@ impl Outward {
 
     fn send(
         &mut self,
-        connection: &Connection,
+        connection: &LinkConnection,
         watch: &mut AnswerWatch,
-        frame: &Frame,
+        frame: &ChunkFrame,
     ) -> io::Result<()> {
         let body = frame.body();
         let bytes = body.len() + size_of_val(&frame.as_ref()[..BODY_AT]);

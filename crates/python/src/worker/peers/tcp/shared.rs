@@ -3,7 +3,7 @@
 //!
 //! Not here: sockets that are read or written, and the format of a chunk.
 
-use super::chunk_frame::{Frame, IncomingChunk};
+use super::chunk_frame::{ChunkFrame, IncomingChunk};
 use gt_protocol::handshake::FrameHeader;
 use gt_protocol::link::{Keep, Link, LinkError};
 use gt_transport::FutexWaker;
@@ -23,14 +23,14 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// A connection, with its number among those of the link.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct LinkConnection {
     pub number: u64,
     pub stream: Arc<TcpStream>,
 }
 
 #[derive(Debug)]
-enum State {
-    Up(Connection),
+enum ConnectionState {
+    Up(LinkConnection),
     /// Broken: the caller calls again, and the called worker waits for that.
     Down(ErrorKind),
     /// Over for good.
@@ -40,7 +40,7 @@ enum State {
 /// Work of the writing thread.
 #[derive(Debug)]
 pub enum Output {
-    Chunk(Frame),
+    Chunk(ChunkFrame),
     Acknowledgement(Vec<u8>),
     /// Nothing for an interval.
     Nothing,
@@ -51,15 +51,15 @@ pub enum Output {
 }
 
 #[derive(Debug)]
-struct Inside {
-    link: Link<Frame>,
+struct LinkInside {
+    link: Link<ChunkFrame>,
     /// Chunks that the writing thread has not numbered.
-    outgoing: VecDeque<Frame>,
+    outgoing: VecDeque<ChunkFrame>,
     /// Chunks for the worker.
     arrived: VecDeque<IncomingChunk>,
     /// Buffers for the reading thread.
     used: Vec<Vec<u8>>,
-    state: State,
+    state: ConnectionState,
     /// Bytes that a new connection begins with.
     first_bytes: Vec<u8>,
     connections: u64,
@@ -70,7 +70,7 @@ struct Inside {
 
 #[derive(Debug)]
 pub struct SharedLink {
-    inside: Mutex<Inside>,
+    inside: Mutex<LinkInside>,
     changed: Condvar,
     /// Chunks that the writing thread has not finished.
     in_flight: AtomicUsize,
@@ -83,12 +83,12 @@ impl SharedLink {
     /// A link without a connection.
     pub fn new(waker: FutexWaker) -> Self {
         Self {
-            inside: Mutex::new(Inside {
+            inside: Mutex::new(LinkInside {
                 link: Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX }),
                 outgoing: VecDeque::new(),
                 arrived: VecDeque::new(),
                 used: Vec::new(),
-                state: State::Down(ErrorKind::NotConnected),
+                state: ConnectionState::Down(ErrorKind::NotConnected),
                 first_bytes: Vec::new(),
                 connections: 0,
                 waiting: 0,
@@ -102,16 +102,16 @@ impl SharedLink {
         }
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, LinkInside> {
         self.inside.lock().expect("no thread panics while it holds the link")
     }
 
     /// Waits for a change, at most so long.
     fn wait<'a>(
         &'a self,
-        mut inside: MutexGuard<'a, Inside>,
+        mut inside: MutexGuard<'a, LinkInside>,
         limit: Option<Duration>,
-    ) -> MutexGuard<'a, Inside> {
+    ) -> MutexGuard<'a, LinkInside> {
         inside.waiting += 1;
         let text = "no thread panics while it holds the link";
         let mut inside = match limit {
@@ -123,7 +123,7 @@ impl SharedLink {
     }
 
     /// Wakes the threads that wait: a call of the kernel, so only where there are any.
-    fn stir(&self, inside: &Inside) {
+    fn stir(&self, inside: &LinkInside) {
         if inside.waiting > 0 {
             self.changed.notify_all();
         }
@@ -141,7 +141,7 @@ impl SharedLink {
     }
 
     /// Hands a chunk to the writing thread, for which there must be room.
-    pub fn push(&self, frame: Frame) {
+    pub fn push(&self, frame: ChunkFrame) {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         let mut inside = self.inside();
         inside.outgoing.push_back(frame);
@@ -166,14 +166,14 @@ impl SharedLink {
         }
     }
 
-    /// How the connection broke, if there is none at present.
+    /// The kind of error that broke the connection; `None` where there is one.
     pub fn broken(&self) -> Option<ErrorKind> {
         if !self.is_down.load(Ordering::Acquire) {
             return None;
         }
         match self.inside().state {
-            State::Down(kind) => Some(kind),
-            State::Up(_) | State::Ended => None,
+            ConnectionState::Down(kind) => Some(kind),
+            ConnectionState::Up(_) | ConnectionState::Ended => None,
         }
     }
 
@@ -181,7 +181,7 @@ impl SharedLink {
     pub fn drop_link(&self) {
         let mut inside = self.inside();
         inside.is_dropped = true;
-        if matches!(inside.state, State::Down(_)) {
+        if matches!(inside.state, ConnectionState::Down(_)) {
             self.end_inside(&mut inside);
         }
         self.changed.notify_all();
@@ -196,7 +196,7 @@ impl SharedLink {
     /// The caller has received what was never sent, or lacks what is no longer kept.
     pub fn answer(&self, stream: TcpStream, received: u64) -> Result<(), LinkError> {
         let inside = self.inside();
-        if let State::Up(connection) = &inside.state {
+        if let ConnectionState::Up(connection) = &inside.state {
             // Its reading thread accepts nothing more: the number is another one.
             let _ = connection.stream.shutdown(Shutdown::Both);
         }
@@ -214,7 +214,7 @@ impl SharedLink {
 
     fn go_on(
         &self,
-        mut inside: MutexGuard<'_, Inside>,
+        mut inside: MutexGuard<'_, LinkInside>,
         stream: TcpStream,
         acknowledged: u64,
         mut first_bytes: Vec<u8>,
@@ -230,7 +230,7 @@ impl SharedLink {
         inside.first_bytes = first_bytes;
         inside.connections += 1;
         let number = inside.connections;
-        inside.state = State::Up(Connection { number, stream: Arc::new(stream) });
+        inside.state = ConnectionState::Up(LinkConnection { number, stream: Arc::new(stream) });
         self.is_down.store(false, Ordering::Release);
         self.changed.notify_all();
         Ok(())
@@ -249,7 +249,7 @@ impl SharedLink {
     /// Reports that a connection is broken; no effect if there is another one already.
     pub fn break_off(&self, number: u64, error: &io::Error) {
         let mut inside = self.inside();
-        let State::Up(connection) = &inside.state else { return };
+        let ConnectionState::Up(connection) = &inside.state else { return };
         if connection.number != number {
             return;
         }
@@ -258,7 +258,7 @@ impl SharedLink {
             self.end_inside(&mut inside);
             return;
         }
-        inside.state = State::Down(error.kind());
+        inside.state = ConnectionState::Down(error.kind());
         self.is_down.store(true, Ordering::Release);
         self.changed.notify_all();
         self.waker.wake();
@@ -269,11 +269,11 @@ impl SharedLink {
         self.end_inside(&mut self.inside());
     }
 
-    fn end_inside(&self, inside: &mut Inside) {
-        if let State::Up(connection) = &inside.state {
+    fn end_inside(&self, inside: &mut LinkInside) {
+        if let ConnectionState::Up(connection) = &inside.state {
             let _ = connection.stream.shutdown(Shutdown::Both);
         }
-        inside.state = State::Ended;
+        inside.state = ConnectionState::Ended;
         self.has_ended.store(true, Ordering::Release);
         self.changed.notify_all();
         self.waker.wake();
@@ -286,12 +286,14 @@ impl SharedLink {
         // The loop ends with the link.
         loop {
             match &inside.state {
-                State::Up(connection) if connection.number > after => {
+                ConnectionState::Up(connection) if connection.number > after => {
                     return NextConnection::Up(connection.clone());
                 }
-                State::Ended => return NextConnection::Ended,
-                State::Down(_) if dials => return NextConnection::Down,
-                State::Up(_) | State::Down(_) => inside = self.wait(inside, None),
+                ConnectionState::Ended => return NextConnection::Ended,
+                ConnectionState::Down(_) if dials => return NextConnection::Down,
+                ConnectionState::Up(_) | ConnectionState::Down(_) => {
+                    inside = self.wait(inside, None)
+                }
             }
         }
     }
@@ -300,7 +302,7 @@ impl SharedLink {
     pub fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut inside = self.inside();
-        while !inside.is_dropped && !matches!(inside.state, State::Ended) {
+        while !inside.is_dropped && !matches!(inside.state, ConnectionState::Ended) {
             let Some(rest) = end.checked_duration_since(Instant::now()) else { return false };
             inside = self.wait(inside, Some(rest));
         }
@@ -350,8 +352,8 @@ impl SharedLink {
     pub fn number(
         &self,
         number: u64,
-        frame: &Frame,
-        sent: Frame,
+        frame: &ChunkFrame,
+        sent: ChunkFrame,
     ) -> Option<[u8; FrameHeader::BYTES]> {
         let mut inside = self.inside();
         if !inside.is_current(number) {
@@ -417,16 +419,16 @@ impl SharedLink {
     }
 }
 
-impl Inside {
+impl LinkInside {
     fn is_current(&self, number: u64) -> bool {
-        matches!(&self.state, State::Up(connection) if connection.number == number)
+        matches!(&self.state, ConnectionState::Up(connection) if connection.number == number)
     }
 }
 
 /// Answer to a thread that asks for a connection.
 #[derive(Debug)]
 pub enum NextConnection {
-    Up(Connection),
+    Up(LinkConnection),
     Down,
     Ended,
 }

@@ -292,7 +292,7 @@ impl SharedLink {
                 ConnectionState::Ended => return NextConnection::Ended,
                 ConnectionState::Down(_) if dials => return NextConnection::Down,
                 ConnectionState::Up(_) | ConnectionState::Down(_) => {
-                    inside = self.wait(inside, None)
+                    inside = self.wait(inside, None);
                 }
             }
         }

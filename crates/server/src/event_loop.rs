@@ -215,7 +215,7 @@ impl EventLoop {
         let mut client = ServedClient::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
         for &index in self.workers.keys() {
-            self.outbox.session(session, &ToClient::WorkerJoined { index });
+            self.outbox.session(session, &ToClient::WorkerJoined { index, is_late: false });
         }
         // The description goes before anything else: request 0 is no client's.
         if let Some(text) = self.dispatcher.published_text(session) {
@@ -246,7 +246,8 @@ impl EventLoop {
         }
         for client in &mut self.clients {
             client.waits_for_worker = false;
-            self.outbox.session(client.session, &ToClient::WorkerJoined { index });
+            let is_late = self.dispatcher.has_layouts(client.session);
+            self.outbox.session(client.session, &ToClient::WorkerJoined { index, is_late });
         }
     }
 

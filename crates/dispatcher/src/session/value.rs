@@ -65,6 +65,8 @@ pub(crate) enum PendingLayout {
     Nothing,
     /// The value takes this layout: bytes that a client is still sending arrive in another one.
     Target(Layout),
+    /// The same, because the client asked for its values to go to the workers that are there.
+    Rebalance(Layout),
     /// The needed layout is recorded, for uploads from the same line.
     Record,
 }
@@ -79,6 +81,15 @@ enum SlotStorage {
     Deferred(Box<Deferred>),
 }
 
+/// Part of a value in a loan between sessions. A token lives as long as the values that have it.
+#[derive(Clone, Debug)]
+pub(crate) enum Lending {
+    /// The owner's value.
+    Lent(Arc<()>),
+    /// A borrower's value: its bytes count for the owner.
+    Borrowed(Arc<()>),
+}
+
 /// Fields that few values need.
 #[derive(Debug, Default)]
 struct ValueExtras {
@@ -88,6 +99,7 @@ struct ValueExtras {
     pending: PendingLayout,
     provenance: Option<Arc<Provenance>>,
     cause: LayoutCause,
+    lending: Option<Lending>,
 }
 
 /// Tells if the fast path may take a value.
@@ -224,7 +236,7 @@ impl Value {
     /// The layout that it has after its next use, if that requests none.
     pub fn target(&self) -> &Layout {
         match self.pending() {
-            PendingLayout::Target(target) => target,
+            PendingLayout::Target(target) | PendingLayout::Rebalance(target) => target,
             PendingLayout::Nothing | PendingLayout::Record => self.layout(),
         }
     }
@@ -325,6 +337,23 @@ impl Value {
 
     pub fn set_cause(&mut self, cause: LayoutCause) {
         self.cold_mut().cause = cause;
+    }
+
+    pub fn lending(&self) -> Option<&Lending> {
+        self.cold()?.lending.as_ref()
+    }
+
+    pub fn set_lending(&mut self, lending: Lending) {
+        self.cold_mut().lending = Some(lending);
+    }
+
+    /// Bytes that count for its session.
+    #[inline]
+    pub fn counted_bytes(&self) -> u64 {
+        match self.lending() {
+            Some(Lending::Borrowed(_)) => 0,
+            Some(Lending::Lent(_)) | None => self.spec.bytes,
+        }
     }
 
     /// Every worker that holds a shard, with its slot.

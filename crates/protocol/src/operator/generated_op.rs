@@ -404,6 +404,12 @@ pub enum Op {
     Publish,
     /// Value number `index` of those that a name keeps.
     Published,
+    /// The session's values take, at their next use, the layouts that they would have over the workers that are there now; answered by a `description` with their number.
+    Rebalance,
+    /// Lets other sessions of a user, or of everybody where the user is empty, borrow what the session has published under a name; or takes that back.
+    Grant,
+    /// Keeps what another session has published and granted, all of one moment, under the name `session` + tab + `name`, for `published`; without a session that is freed. Answered by a `description`, which begins with `+` or `-`.
+    Borrow,
     /// Between workers: the reduction of all members' values, everywhere, in the group's order.
     AllReduce,
     /// Between workers: all shards one after the other along `dim`, everywhere.
@@ -623,6 +629,9 @@ impl Op {
             0x0b0c => Op::LocalShard,
             0x0b0d => Op::Publish,
             0x0b0e => Op::Published,
+            0x0b0f => Op::Rebalance,
+            0x0b10 => Op::Grant,
+            0x0b11 => Op::Borrow,
             0x0c01 => Op::AllReduce,
             0x0c02 => Op::AllGather,
             0x0c03 => Op::Send,
@@ -835,6 +844,9 @@ impl Op {
             "local_shard" => Op::LocalShard,
             "publish" => Op::Publish,
             "published" => Op::Published,
+            "rebalance" => Op::Rebalance,
+            "grant" => Op::Grant,
+            "borrow" => Op::Borrow,
             "all_reduce" => Op::AllReduce,
             "all_gather" => Op::AllGather,
             "send" => Op::Send,

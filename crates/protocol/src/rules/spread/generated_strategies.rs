@@ -207,4 +207,7 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::spec::gathered,
     super::spec::gathered,
     super::spec::gathered,
+    super::spec::gathered,
+    super::spec::gathered,
+    super::spec::gathered,
 ];

@@ -19,7 +19,7 @@ use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
 use crate::session::value::{Shards, Value};
 use gt_protocol::{Instruction, Kind, Meta, Op};
-use loans::Loan;
+use loans::{Loan, refuse_grant};
 use named::Named;
 use recovery::{Recovery, Suspects};
 use std::collections::BTreeMap;
@@ -152,6 +152,9 @@ impl Dispatcher {
     ) -> Result<(), ClientFault> {
         if instruction.op == Op::Borrow {
             return self.borrow(session, instruction, sink);
+        }
+        if instruction.op == Op::Grant && !self.is_named(session) {
+            return refuse_grant(session, instruction, sink);
         }
         let kind = instruction.op.info().kind();
         let refusal = match kind {

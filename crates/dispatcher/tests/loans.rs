@@ -156,6 +156,14 @@ fn only_what_is_granted_is_borrowed() {
 }
 
 #[test]
+fn a_session_without_a_name_grants_nothing() {
+    let mut world = World::new();
+    let bob = world.bob;
+    let line = "grant request=2 name=\"w\" user=\"ada\" what=grant";
+    assert!(world.ask(bob, line).starts_with("-this session has no name"));
+}
+
+#[test]
 fn without_users_a_grant_is_for_every_session() {
     let mut world = World::new();
     let (ada, bob) = (world.ada, world.bob);

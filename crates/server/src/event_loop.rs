@@ -334,7 +334,7 @@ impl EventLoop {
             (0..count).map(|step| (self.turn + step) % count).collect();
         if load != Load::One {
             self.set_weights(now);
-            self.sort_by_lead(&mut order, now);
+            self.sort_by_claim(&mut order, now);
         }
         for place in order {
             if self.standby.as_ref().is_some_and(Standby::is_due) {
@@ -346,6 +346,7 @@ impl EventLoop {
                 Err(breach) => breaches.push((client.session, breach)),
             }
             requests.extend(client.asked.take().map(|asked| (client.session, asked)));
+            client.note_wait(now);
             if client.held_back {
                 next = next.or(Some(place));
             }

@@ -3,6 +3,7 @@
 
 use crate::journal::{Journal, PLACES, Party};
 use crate::outbound::{Outbound, RingMismatch};
+use crate::policy::Priority;
 use crate::trace::Trace;
 use crate::turns::Turns;
 use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
@@ -266,9 +267,14 @@ impl Outbox {
         }
     }
 
-    /// Sets the weights of the active sessions.
-    pub fn set_weights(&mut self, weights: BTreeMap<SessionId, f64>) {
+    /// Sets the weights and classes of the active sessions.
+    pub fn set_weights(
+        &mut self,
+        weights: BTreeMap<SessionId, f64>,
+        priorities: BTreeMap<SessionId, Priority>,
+    ) {
         self.turns.set_weights(weights);
+        self.turns.set_priorities(priorities);
     }
 
     /// By how much a session is ahead of the others on these workers.

@@ -197,6 +197,19 @@ impl Planner<'_> {
     }
 }
 
+/// Answers a `grant` in a session that no other can name.
+pub(super) fn refuse_grant(
+    id: SessionId,
+    instruction: &Instruction<'_>,
+    sink: &mut dyn Sink,
+) -> Result<(), ClientFault> {
+    let request = request_number(instruction)?;
+    let text = "-this session has no name by which another one could ask for it: \
+                gt.connect(address, session=NAME) gives it one";
+    sink.session(id, &ToClient::Description { request, text });
+    Ok(())
+}
+
 fn refusal(owner: &Session, from: &str, name: &str, user: &str) -> String {
     let of = owner.user.as_deref().filter(|user| !user.is_empty());
     let of = of.map_or_else(String::new, |user| format!(" of user {user}"));

@@ -293,7 +293,7 @@ except gt.OutOfMemoryError as error:
 """
     text = shared.run("ada", code)
     assert "has a quota of 4.0 MiB, holds 3.0 MiB and needs 3.0 MiB more" in text
-    assert "in `add`, called at <string>:5" in text
+    assert "in `add`, called at <string>:6" in text
     attached = f"gt.disconnect()\ngt.connect({shared.cluster.address!r}, session='big')\n"
     assert float(shared.run("ada", attached + code)) == 6.0 * ROWS
     more = attached + code.replace("ones(3,", "ones(5,")

@@ -5,6 +5,7 @@ use crate::event::ClientFault;
 use crate::number::slot_of;
 use crate::plan::{PlanStop, Results};
 use crate::planner::Planner;
+use crate::session::provenance::LayoutCause;
 use crate::session::published::{GeneratorState, NAMES_MAX, VALUES_MAX};
 use crate::session::requests::request_number;
 use crate::session::value::{
@@ -93,11 +94,18 @@ impl Planner<'_> {
             Handle::Free => unreachable!("slot {slot} has been checked"),
         };
         let (number, output, site) = (value.number(), value.output, value.site);
+        let (cause, provenance) = (value.cause(), value.provenance().cloned());
         let (meta, shards) = (*value.meta(), value.shards());
         let slots = self.on_behalf_of(number, |planner| planner.aliases(meta, &shards));
         let spec = self.session.specs.of(&meta, &shards.layout);
         let mut value = Value::new(spec, number, output, ValueState::Ready(slots));
         value.site = site;
+        if cause != LayoutCause::AsMade {
+            value.set_cause(cause);
+        }
+        if let Some(provenance) = provenance {
+            value.set_provenance(provenance);
+        }
         Handle::Live(value)
     }
 

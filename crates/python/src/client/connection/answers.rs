@@ -305,12 +305,15 @@ impl Answers {
 
 /// Notice of workers that have joined after layouts were decided.
 fn late_text(late: &BTreeSet<u32>, count: usize) -> String {
-    let names: Vec<String> = late.iter().map(ToString::to_string).collect();
-    let (whose, have) = if late.len() == 1 { ("worker", "has") } else { ("workers", "have") };
+    let mut names: Vec<String> = late.iter().map(ToString::to_string).collect();
+    let last = names.pop().unwrap_or_default();
+    let joined = match &*names {
+        [] => format!("worker {last} has joined"),
+        _ => format!("workers {} and {last} have joined", names.join(", ")),
+    };
     format!(
-        "{whose} {} {have} joined, {count} are there; what this session has already stays on those \
-         from before until gt.rebalance()",
-        names.join(", ")
+        "{joined}, {count} are there; what this session has already stays on those from before \
+         until gt.rebalance()"
     )
 }
 

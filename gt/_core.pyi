@@ -1594,7 +1594,7 @@ def published_names() -> str:
     """The session's names, as the dispatcher describes them."""
 def rebalance() -> str:
     """Moves the session's values to the workers that are there now, at their next use."""
-def grant(name: str, user: str, is_revoked: bool) -> str:
+def grant(name: str, user: str, is_revoked: _bool) -> str:
     """Lets other sessions of a user borrow a name, or of everybody where the user is empty."""
 def borrow(session: str, name: str) -> str:
     """Keeps what another session has published under a name, for [`published`]; without a session that is given back."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from gt import _core
 from gt._core import Tensor
 from gt.errors import InvalidType, InvalidValue, UnknownName
-from gt.sessions import contents, lent
+from gt.sessions import contents, other
 from gt.sessions.contents import Published
 from gt.tensors.safetensors_file import Json
 
@@ -114,9 +114,9 @@ class Session(Mapping[str, Published]):
 
     __slots__ = ()
 
-    def __call__(self, name: str) -> lent.OtherSession:
+    def __call__(self, name: str) -> other.OtherSession:
         """Another session of the same dispatcher, by its name: `gt.session("exp1")["w"]`."""
-        return lent.OtherSession(name)
+        return other.OtherSession(name)
 
     def __getitem__(self, name: str) -> Published:
         """Value of a name, or of a path that begins with a name.

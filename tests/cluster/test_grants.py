@@ -223,13 +223,13 @@ def test_it_is_the_owners_and_freed_when_both_let_go(
         ada.stdin.flush()
         line = first_line(ada)
         assert "user ada has a quota of 10.0 MiB, holds 6.0 MiB" in line
-        assert "6.0 MiB of it lent to sessions that still hold it" in line
+        assert "6.0 MiB of it borrowed by sessions that still hold it" in line
         assert bob.communicate("\n", timeout=20)[0] == f"{6.0 * ROWS}\n"
         until(lambda: shared.usage("ada") == 0)
         assert ada.communicate("\n", timeout=20)[0] == f"{6.0 * ROWS}\n"
 
 
-def test_a_lent_value_outlives_its_owners_client(shared: Shared) -> None:
+def test_a_borrowed_value_outlives_its_owners_client(shared: Shared) -> None:
     ada = shared.train(PUBLISHES + "gt.grant('run', 'bob')\n" + WAITS)
     bob = shared.client(
         "bob", "w = gt.session('train')['run.w']\n" + WAITS + "print((w * 2).tolist())\n" + READS

@@ -235,7 +235,7 @@ def test_an_end_leaves_nothing_and_what_cannot_go_on_is_refused() -> None:
         assert "--standby does not go with --" in done.stderr
 
 
-def test_grants_loans_and_new_layouts_are_the_standbys_too() -> None:
+def test_grants_borrowed_values_and_new_layouts_are_the_standbys_too() -> None:
     with running(1) as cluster:
         named = f"gt.disconnect()\ngt.connect({cluster.address!r}, session='train', workers=1)\n"
         owner = cluster.client(

@@ -1,11 +1,11 @@
 //! The dispatcher: its sessions, their shared state, and its entry points.
 
 mod answers;
+mod borrowing;
 mod cancel;
 mod departure;
 mod estimate;
 mod fast_path;
-mod loans;
 mod named;
 pub(crate) mod probe;
 mod quota;
@@ -18,8 +18,8 @@ use crate::event::{ClientFault, Event, SessionId, Sink, Statistics};
 use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
 use crate::session::value::{Shards, Value};
+use borrowing::{SharedValue, refuse_grant};
 use gt_protocol::{Instruction, Kind, Meta, Op};
-use loans::{Loan, refuse_grant};
 use named::Named;
 use recovery::{Recovery, Suspects};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct Dispatcher {
     quotas: BTreeMap<Box<str>, u64>,
     /// Bytes that sessions may hold; those without an entry may hold what their user may.
     session_quotas: BTreeMap<SessionId, u64>,
-    loans: Vec<Loan>,
+    shared: Vec<SharedValue>,
     next_session: u32,
     /// Instructions that were running when their worker died.
     suspects: Suspects,
@@ -64,7 +64,7 @@ impl Dispatcher {
             named: BTreeMap::new(),
             quotas: BTreeMap::new(),
             session_quotas: BTreeMap::new(),
-            loans: Vec::new(),
+            shared: Vec::new(),
             next_session: 1,
             suspects: Suspects::default(),
             recovery: None,

@@ -22,7 +22,7 @@ use spec::Specs;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uploads::UploadHistory;
-use value::{Handle, Lending, Value};
+use value::{Borrowing, Handle, Value};
 
 /// Maximum number of live values of one session; a client that exceeds it is refused before the
 /// table uses up the memory.
@@ -289,7 +289,7 @@ impl Session {
     pub fn note_borrowed(&mut self, slot: u32, token: Arc<()>) {
         let Some(value) = self.value_mut(slot) else { return };
         let counted = value.counted_bytes();
-        value.set_lending(Lending::Borrowed(token));
+        value.set_borrowing(Borrowing::Borrower(token));
         self.live_bytes = self.live_bytes.saturating_sub(counted);
     }
 

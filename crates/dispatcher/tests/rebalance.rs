@@ -140,7 +140,7 @@ fn what_follows_its_operands_moves_with_them() {
     assert_eq!(world.rebalance(), "values=3");
     world.emit("%4 = add %3 %1");
     assert_eq!(world.layout(4), "shard(0)@[0,1,2]");
-    // What is read only is read where it is.
+    // A value that is only read stays where it is.
     assert_eq!(world.layout(2), "shard(0)@[0,1]");
 }
 

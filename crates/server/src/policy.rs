@@ -35,7 +35,7 @@ impl Priority {
         [("low", Self::Low), ("normal", Self::Normal), ("high", Self::High)];
 }
 
-/// What the file says of a session by its name.
+/// Words of the file about a session with a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct NamedPolicy {
     priority: Option<Priority>,

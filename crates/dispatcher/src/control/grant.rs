@@ -1,5 +1,5 @@
 //! `grant`: other sessions may borrow what a session has published under a name. What they get is
-//! `dispatcher/loans.rs`'s.
+//! `dispatcher/borrowing.rs`'s.
 
 use crate::event::ClientFault;
 use crate::planner::Planner;

@@ -9,7 +9,7 @@ use crate::session::provenance::LayoutCause;
 use crate::session::published::{GeneratorState, NAMES_MAX, VALUES_MAX};
 use crate::session::requests::request_number;
 use crate::session::value::{
-    Handle, Lending, PendingLayout, Shards, Slots, Value, ValueState, slot_at,
+    Borrowing, Handle, PendingLayout, Shards, Slots, Value, ValueState, slot_at,
 };
 use gt_protocol::message::{Failure, FailureClass, PUBLISHED_NAME_BYTES_MAX, ToClient};
 use gt_protocol::rules::{ErrorClass, RuleError};
@@ -151,7 +151,7 @@ impl Planner<'_> {
         let kept = self.session.published.entry(name).map(|entry| &entry.slots);
         let kept = kept.and_then(|slots| slots.get(usize::try_from(index).ok()?).copied());
         let kept = kept.and_then(|slot| self.session.value(slot));
-        if let Some(Lending::Borrowed(token)) = kept.and_then(Value::lending)
+        if let Some(Borrowing::Borrower(token)) = kept.and_then(Value::borrowing)
             && let Some(slot) = output.as_slot()
         {
             let token = Arc::clone(token);

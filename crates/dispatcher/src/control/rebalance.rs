@@ -28,7 +28,7 @@ impl Planner<'_> {
         self.trace_plain(instruction);
         self.launch_all_buckets();
         let home = self.change_home();
-        // What lines needed before was needed over other workers.
+        // The layouts in the history are over other workers.
         self.session.uploads = UploadHistory::default();
         self.session.reductions = Reductions::default();
         let all: SmallVec<[u32; 8]> = self.session.values().map(|(slot, _)| slot).collect();

@@ -1,7 +1,7 @@
 //! Answers and reports of workers, passed on to the client that asked.
 
 use super::Dispatcher;
-use super::loans::NO_NUMBER;
+use super::borrowing::NO_NUMBER;
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
 use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure, of_users};
@@ -156,7 +156,7 @@ impl Dispatcher {
             self.core.requests.forget_parts(open.session, open.number);
         }
         if failure.session != open.session.0 {
-            return self.failed_loan(&open, failure, sink);
+            return self.failed_borrowed(&open, failure, sink);
         }
         let Some(state) = self.sessions.get_mut(&open.session) else { return };
         let number = number_of(state.next_number(), failure.number);
@@ -183,7 +183,7 @@ impl Dispatcher {
 
     /// Answers a request for a value that depends on a failed one of another session: the number and
     /// the line are that session's, so the client gets neither.
-    fn failed_loan(&self, open: &Request, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
+    fn failed_borrowed(&self, open: &Request, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
         let owner = self.named().find(|named| named.session.0 == failure.session);
         let owner =
             owner.map_or_else(|| failure.session.to_string(), |one| format!("{:?}", one.name));

@@ -57,11 +57,11 @@ impl Dispatcher {
             return;
         }
         let of_session = self.session_quotas.get(&id);
-        let of_session = of_session.map(|quota| quota.saturating_sub(self.lent_bytes_of(id)));
+        let of_session = of_session.map(|quota| quota.saturating_sub(self.borrowed_bytes_of(id)));
         let of_user = self.quota_of(id).map(|(user, quota)| {
             let others = self.sessions_of(&user).filter(|(other, _)| *other != id);
             let others = others.map(|(_, session)| session.live_bytes());
-            quota.saturating_sub(others.fold(self.lent_bytes(&user), u64::saturating_add))
+            quota.saturating_sub(others.fold(self.borrowed_bytes(&user), u64::saturating_add))
         });
         let Some(allowance) = of_session.into_iter().chain(of_user).min() else { return };
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -78,7 +78,7 @@ impl Dispatcher {
             holding.sessions += 1;
             holding.bytes = holding.bytes.saturating_add(session.live_bytes());
         }
-        for (user, bytes) in self.left_loans() {
+        for (user, bytes) in self.borrowed_by_user() {
             let holding = all.entry(user).or_default();
             holding.bytes = holding.bytes.saturating_add(bytes);
         }
@@ -138,8 +138,8 @@ impl Dispatcher {
     ) -> String {
         let operation = operation(session, instruction);
         let needed_text = size(needed);
-        let lent = self.lent_bytes_of(id);
-        let held_alone = session.live_bytes().saturating_add(lent);
+        let borrowed = self.borrowed_bytes_of(id);
+        let held_alone = session.live_bytes().saturating_add(borrowed);
         if let Some(&quota) = self.session_quotas.get(&id)
             && held_alone.saturating_add(needed) > quota
         {
@@ -148,17 +148,17 @@ impl Dispatcher {
             return format!(
                 "out of memory: {name} has a quota of {quota}, holds {held}{} and needs {needed_text} \
                  more; {operation}",
-                lent_text(lent)
+                borrowed_text(borrowed)
             );
         }
         let Some((user, quota)) = self.quota_of(id) else {
             unreachable!("session {} has an allowance and no quota", id.0)
         };
-        let lent = self.lent_bytes(&user);
+        let borrowed = self.borrowed_bytes(&user);
         let mut held: Vec<(u64, SessionId)> =
             self.sessions_of(&user).map(|(id, session)| (session.live_bytes(), id)).collect();
         held.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
-        let total = held.iter().map(|(bytes, _)| *bytes).fold(lent, u64::saturating_add);
+        let total = held.iter().map(|(bytes, _)| *bytes).fold(borrowed, u64::saturating_add);
         let mut holders = String::new();
         for &(bytes, holder) in held.iter().take(LISTED_MAX) {
             let gap = if holders.is_empty() { "" } else { ", " };
@@ -168,7 +168,7 @@ impl Dispatcher {
         if held.len() > LISTED_MAX {
             let _ = write!(holders, ", {} more sessions", held.len() - LISTED_MAX);
         }
-        holders.push_str(&lent_text(lent));
+        holders.push_str(&borrowed_text(borrowed));
         let user = if user.is_empty() { "nobody" } else { &user };
         let (quota, total) = (size(quota), size(total));
         format!(
@@ -191,10 +191,10 @@ impl Dispatcher {
 }
 
 /// The part of an error about values that only others still hold.
-fn lent_text(bytes: u64) -> String {
+fn borrowed_text(bytes: u64) -> String {
     match bytes {
         0 => String::new(),
-        _ => format!(", {} of it lent to sessions that still hold it", size(bytes)),
+        _ => format!(", {} of it borrowed by sessions that still hold it", size(bytes)),
     }
 }
 

@@ -65,7 +65,8 @@ pub(crate) enum PendingLayout {
     Nothing,
     /// The value takes this layout: bytes that a client is still sending arrive in another one.
     Target(Layout),
-    /// The same, because the client asked for its values to go to the workers that are there.
+    /// The value takes this layout: the client asked for its values to go to the workers that there
+    /// are.
     Rebalance(Layout),
     /// The needed layout is recorded, for uploads from the same line.
     Record,
@@ -81,13 +82,13 @@ enum SlotStorage {
     Deferred(Box<Deferred>),
 }
 
-/// Part of a value in a loan between sessions. A token lives as long as the values that have it.
+/// Part of a value that several sessions hold. A token lives as long as the values that have it.
 #[derive(Clone, Debug)]
-pub(crate) enum Lending {
+pub(crate) enum Borrowing {
     /// The owner's value.
-    Lent(Arc<()>),
+    Owner(Arc<()>),
     /// A borrower's value: its bytes count for the owner.
-    Borrowed(Arc<()>),
+    Borrower(Arc<()>),
 }
 
 /// Fields that few values need.
@@ -99,7 +100,7 @@ struct ValueExtras {
     pending: PendingLayout,
     provenance: Option<Arc<Provenance>>,
     cause: LayoutCause,
-    lending: Option<Lending>,
+    borrowing: Option<Borrowing>,
 }
 
 /// Tells if the fast path may take a value.
@@ -339,20 +340,20 @@ impl Value {
         self.cold_mut().cause = cause;
     }
 
-    pub fn lending(&self) -> Option<&Lending> {
-        self.cold()?.lending.as_ref()
+    pub fn borrowing(&self) -> Option<&Borrowing> {
+        self.cold()?.borrowing.as_ref()
     }
 
-    pub fn set_lending(&mut self, lending: Lending) {
-        self.cold_mut().lending = Some(lending);
+    pub fn set_borrowing(&mut self, borrowing: Borrowing) {
+        self.cold_mut().borrowing = Some(borrowing);
     }
 
     /// Bytes that count for its session.
     #[inline]
     pub fn counted_bytes(&self) -> u64 {
-        match self.lending() {
-            Some(Lending::Borrowed(_)) => 0,
-            Some(Lending::Lent(_)) | None => self.spec.bytes,
+        match self.borrowing() {
+            Some(Borrowing::Borrower(_)) => 0,
+            Some(Borrowing::Owner(_)) | None => self.spec.bytes,
         }
     }
 

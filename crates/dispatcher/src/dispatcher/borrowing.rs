@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure};
 use crate::session::published::{VALUES_MAX, borrowed_as};
 use crate::session::requests::request_number;
-use crate::session::value::{Handle, Lending, Shards, Value, ValueState};
+use crate::session::value::{Borrowing, Handle, Shards, Value, ValueState};
 use gt_protocol::message::ToClient;
 use gt_protocol::{Attr, Instruction, Meta};
 use std::sync::{Arc, Weak};
@@ -20,18 +20,18 @@ use std::sync::{Arc, Weak};
 pub(super) const NO_NUMBER: u64 = u64::MAX;
 
 /// A kept value that others have borrowed.
-pub(super) struct Loan {
+pub(super) struct SharedValue {
     owner: SessionId,
     user: Option<Arc<str>>,
     bytes: u64,
     /// Lives while the owner keeps the value.
-    lent: Weak<()>,
+    kept: Weak<()>,
     /// Lives while somebody has borrowed it.
     borrowed: Weak<()>,
 }
 
 /// A value as its owner lends it.
-enum LentValue {
+enum GrantedValue {
     Live { meta: Meta, shards: Shards, token: Arc<()> },
     Failed(ValueFailure),
 }
@@ -86,11 +86,11 @@ impl Dispatcher {
         if own + slots.len() > VALUES_MAX {
             return Err(format!("a session holds at most {VALUES_MAX} values under names"));
         }
-        let values: Vec<LentValue> =
-            slots.into_iter().map(|slot| self.lent_value(owner, slot, from)).collect();
+        let values: Vec<GrantedValue> =
+            slots.into_iter().map(|slot| self.granted_value(owner, slot, from)).collect();
         let elements = match values.first() {
-            Some(LentValue::Live { meta, .. }) => meta.elements(),
-            Some(LentValue::Failed(_)) | None => 0,
+            Some(GrantedValue::Live { meta, .. }) => meta.elements(),
+            Some(GrantedValue::Failed(_)) | None => 0,
         };
         let Some(mut planner) = self.planner(id, sink) else { unreachable!("{id:?} has asked") };
         let handles = values.into_iter().map(|value| planner.borrowed(value)).collect();
@@ -118,7 +118,7 @@ impl Dispatcher {
         Ok(named.session)
     }
 
-    fn lent_value(&mut self, owner: SessionId, slot: u32, from: &str) -> LentValue {
+    fn granted_value(&mut self, owner: SessionId, slot: u32, from: &str) -> GrantedValue {
         let Some(state) = self.sessions.get_mut(&owner) else { unreachable!("{owner:?} lends") };
         let user = state.user.clone();
         if let Handle::Failed(failure) = state.handle(slot) {
@@ -126,73 +126,73 @@ impl Dispatcher {
             let (number, site) = (NO_NUMBER, 0);
             let text = format!("{text} (in session {from:?}, which lends it)");
             let cause = RootCause { number, class: *class, op: *op, site, text };
-            return LentValue::Failed(ValueFailure::new(cause));
+            return GrantedValue::Failed(ValueFailure::new(cause));
         }
         let Some(value) = state.value_mut(slot) else { unreachable!("slot {slot} is kept") };
         let (meta, shards, bytes) = (*value.meta(), value.shards(), value.spec().bytes);
-        let lent = match value.lending() {
-            Some(Lending::Lent(token)) => Arc::clone(token),
-            Some(Lending::Borrowed(_)) | None => {
+        let kept = match value.borrowing() {
+            Some(Borrowing::Owner(token)) => Arc::clone(token),
+            Some(Borrowing::Borrower(_)) | None => {
                 let token = Arc::new(());
-                value.set_lending(Lending::Lent(Arc::clone(&token)));
+                value.set_borrowing(Borrowing::Owner(Arc::clone(&token)));
                 token
             }
         };
-        self.loans.retain(|loan| loan.borrowed.strong_count() > 0);
-        let is_it = |loan: &&Loan| loan.lent.as_ptr() == Arc::as_ptr(&lent);
-        let known = self.loans.iter().find(is_it).and_then(|loan| loan.borrowed.upgrade());
+        self.shared.retain(|one| one.borrowed.strong_count() > 0);
+        let is_it = |one: &&SharedValue| one.kept.as_ptr() == Arc::as_ptr(&kept);
+        let known = self.shared.iter().find(is_it).and_then(|one| one.borrowed.upgrade());
         let token = known.unwrap_or_else(|| {
             let token = Arc::new(());
-            let (lent, borrowed) = (Arc::downgrade(&lent), Arc::downgrade(&token));
-            self.loans.push(Loan { owner, user, bytes, lent, borrowed });
+            let (kept, borrowed) = (Arc::downgrade(&kept), Arc::downgrade(&token));
+            self.shared.push(SharedValue { owner, user, bytes, kept, borrowed });
             token
         });
-        LentValue::Live { meta, shards, token }
+        GrantedValue::Live { meta, shards, token }
     }
 
     /// Bytes that others still hold of what a user's sessions no longer keep.
-    pub(super) fn lent_bytes(&self, user: &str) -> u64 {
-        let own = self.loans.iter().filter(|loan| loan.user.as_deref() == Some(user));
-        own.map(Loan::left_bytes).fold(0, u64::saturating_add)
+    pub(super) fn borrowed_bytes(&self, user: &str) -> u64 {
+        let own = self.shared.iter().filter(|one| one.user.as_deref() == Some(user));
+        own.map(SharedValue::left_bytes).fold(0, u64::saturating_add)
     }
 
-    /// [`Self::lent_bytes`] of each loan.
-    pub(super) fn left_loans(&self) -> impl Iterator<Item = (Arc<str>, u64)> {
-        let left = self.loans.iter().filter(|loan| loan.left_bytes() > 0);
-        left.filter_map(|loan| Some((Arc::clone(loan.user.as_ref()?), loan.left_bytes())))
+    /// [`Self::borrowed_bytes`] of each one.
+    pub(super) fn borrowed_by_user(&self) -> impl Iterator<Item = (Arc<str>, u64)> {
+        let left = self.shared.iter().filter(|one| one.left_bytes() > 0);
+        left.filter_map(|one| Some((Arc::clone(one.user.as_ref()?), one.left_bytes())))
     }
 
-    /// [`Self::lent_bytes`] of one session.
-    pub(super) fn lent_bytes_of(&self, session: SessionId) -> u64 {
-        let own = self.loans.iter().filter(|loan| loan.owner == session);
-        own.map(Loan::left_bytes).fold(0, u64::saturating_add)
+    /// [`Self::borrowed_bytes`] of one session.
+    pub(super) fn borrowed_bytes_of(&self, session: SessionId) -> u64 {
+        let own = self.shared.iter().filter(|one| one.owner == session);
+        own.map(SharedValue::left_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Number of values that are lent, for the invariants of tests.
-    pub fn loan_count(&self) -> u64 {
-        wide(self.loans.iter().filter(|loan| loan.borrowed.strong_count() > 0).count())
+    /// Number of values that are borrowed, for the invariants of tests.
+    pub fn borrowed_count(&self) -> u64 {
+        wide(self.shared.iter().filter(|one| one.borrowed.strong_count() > 0).count())
     }
 }
 
-impl Loan {
+impl SharedValue {
     /// Bytes that only borrowers hold: what the owner keeps counts there.
     fn left_bytes(&self) -> u64 {
-        let is_left = self.borrowed.strong_count() > 0 && self.lent.strong_count() == 0;
+        let is_left = self.borrowed.strong_count() > 0 && self.kept.strong_count() == 0;
         if is_left { self.bytes } else { 0 }
     }
 }
 
 impl Planner<'_> {
-    /// A lent value as the borrower keeps it.
-    fn borrowed(&mut self, value: LentValue) -> Handle {
+    /// A granted value as the borrower keeps it.
+    fn borrowed(&mut self, value: GrantedValue) -> Handle {
         let (meta, shards, token) = match value {
-            LentValue::Live { meta, shards, token } => (meta, shards, token),
-            LentValue::Failed(failure) => return Handle::Failed(failure),
+            GrantedValue::Live { meta, shards, token } => (meta, shards, token),
+            GrantedValue::Failed(failure) => return Handle::Failed(failure),
         };
         let slots = self.aliases(meta, &shards);
         let spec = self.session.specs.of(&meta, &shards.layout);
         let mut value = Value::new(spec, 0, 0, ValueState::Ready(slots));
-        value.set_lending(Lending::Borrowed(token));
+        value.set_borrowing(Borrowing::Borrower(token));
         Handle::Live(value)
     }
 }

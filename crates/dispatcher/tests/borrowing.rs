@@ -188,18 +188,18 @@ fn a_borrowed_value_is_one_moments_and_is_freed_when_both_let_go() {
         "%1 = add %0 %0
         publish %1 request=1 name=\"w\" seed=7 draw=3",
     );
-    assert_eq!((world.bytes("ada"), world.core.loan_count()), (160, 1));
+    assert_eq!((world.bytes("ada"), world.core.borrowed_count()), (160, 1));
     world.emit(ada, "publish request=1 name=\"w\" seed=7 draw=3\nfree %0\nfree %1");
     assert_eq!((world.bytes("ada"), world.bytes("bob"), world.held()), (40, 0, 1));
     // The grant ended with the name.
     assert!(world.borrow().starts_with("-session"));
     world.emit(world.bob, "%1 = add %0 %0\nfree %1\nfree %0");
     assert_eq!((world.bytes("ada"), world.bytes("bob"), world.held()), (0, 0, 0));
-    assert_eq!(world.core.loan_count(), 0);
+    assert_eq!(world.core.borrowed_count(), 0);
 }
 
 #[test]
-fn a_loan_outlives_its_owners_session_and_its_bytes_stay_the_owners() {
+fn a_borrowed_value_outlives_its_owners_session_and_its_bytes_stay_the_owners() {
     let mut world = World::new();
     world.borrowed_value();
     world.core.handle(Event::SessionClosed { session: world.ada }, &mut world.cluster);
@@ -210,7 +210,7 @@ fn a_loan_outlives_its_owners_session_and_its_bytes_stay_the_owners() {
     world.emit(next, "%0 = full size=[10] value=1 dtype=f32");
     let text = world.cluster.told.pop().unwrap();
     assert!(text.contains("holds 40 B (this session"), "{text}");
-    assert!(text.contains("40 B of it lent to sessions that still hold it"), "{text}");
+    assert!(text.contains("40 B of it borrowed by sessions that still hold it"), "{text}");
     world.core.handle(Event::SessionClosed { session: world.bob }, &mut world.cluster);
     assert_eq!((world.bytes("ada"), world.held()), (0, 0));
     world.emit(next, "%1 = full size=[10] value=1 dtype=f32");
@@ -225,9 +225,9 @@ fn what_a_client_has_borrowed_goes_with_it() {
     world.core.set_user(eval, "bob");
     assert_eq!(world.ask(eval, "borrow request=2 session=\"train\" name=\"w\""), "+10");
     assert_eq!(world.ask(eval, "describe _ request=9 what=published"), "next=0");
-    assert_eq!((world.held(), world.core.loan_count()), (3, 1));
+    assert_eq!((world.held(), world.core.borrowed_count()), (3, 1));
     world.core.handle(Event::SessionDetached { session: eval }, &mut world.cluster);
-    assert_eq!((world.held(), world.core.loan_count()), (2, 0));
+    assert_eq!((world.held(), world.core.borrowed_count()), (2, 0));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""What another session has published and granted: `gt.session("exp1")["w"]`."""
+"""Values that another session has published and granted: `gt.session("exp1")["w"]`."""
 
 import threading
 from collections.abc import Iterator, Mapping

@@ -7,6 +7,7 @@ use crate::session::published::EVERYBODY;
 use crate::session::requests::request_number;
 use gt_protocol::message::{DESCRIPTION_BYTES_MAX, ToClient};
 use gt_protocol::{Attr, Instruction};
+use std::fmt::Write;
 
 /// Number of letters of a list of names in an answer.
 pub(crate) const LIST_BYTES: usize = DESCRIPTION_BYTES_MAX / 16;
@@ -19,11 +20,10 @@ impl Planner<'_> {
         let fault = |name| ClientFault::Attribute { op, name };
         let Attr::Text(name) = instruction.attr("name") else { return Err(fault("name")) };
         let Attr::Text(user) = instruction.attr("user") else { return Err(fault("user")) };
-        let is_revoked = match *instruction.attr("what") {
-            Attr::Choice(0) => false,
-            Attr::Choice(1) => true,
-            _ => return Err(fault("what")),
+        let Attr::Choice(choice @ 0..=1) = *instruction.attr("what") else {
+            return Err(fault("what"));
         };
+        let is_revoked = choice == 1;
         self.trace_plain(instruction);
         let text = self.granted(name, user, is_revoked);
         let text = text.map_or_else(|text| format!("-{text}"), |()| "+".to_owned());
@@ -68,7 +68,8 @@ pub(crate) fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
             text.push_str(", …");
             break;
         }
-        text.push_str(&format!("{gap}{name:?}"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{gap}{name:?}");
     }
     if text.is_empty() { "nothing".to_owned() } else { text }
 }

@@ -202,12 +202,12 @@ fn device_time_is_shared_by_weight_whatever_the_instructions() {
         ((0.3, 0.01), (0.5, 4.0)),
     ] {
         let pouring = |session, op, weight, (milliseconds, estimate)| Pouring {
+            priority: Priority::Normal,
             session,
             op,
             weight,
             milliseconds,
             estimate,
-            priority: Priority::Normal,
         };
         let longest = [alice.0, bob.0, 12.0].into_iter().fold(0.0, f64::max);
         let total = 1000.0 * longest;
@@ -291,12 +291,12 @@ fn a_higher_class_gets_its_share_first_and_no_more() {
     {
         for weight in [1.0, 3.0] {
             let pouring = |session, op, weight, priority, (milliseconds, estimate)| Pouring {
+                priority,
                 session,
                 op,
                 weight,
                 milliseconds,
                 estimate,
-                priority,
             };
             let two = [
                 pouring(ALICE, Op::Matmul, 1.0, Priority::High, high),

@@ -107,7 +107,7 @@ fn who_has_waited_for_long_goes_before_a_higher_class() {
     let waits = |event_loop: &mut EventLoop| {
         let client = event_loop.clients.iter_mut().find(|client| client.session == ada).unwrap();
         client.held_back = true;
-        client.note_wait(Instant::now() - Duration::from_secs(1));
+        client.note_wait(Instant::now().checked_sub(Duration::from_secs(1)).unwrap());
         client.held_back = false;
     };
     assert_eq!(two.round(waits), [ada, bob]);

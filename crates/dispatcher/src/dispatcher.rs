@@ -18,7 +18,7 @@ use crate::event::{ClientFault, Event, SessionId, Sink, Statistics};
 use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
 use crate::session::value::{Shards, Value};
-use borrowing::{SharedValue, refuse_grant};
+use borrowing::{BorrowedValue, refuse_grant};
 use gt_protocol::{Instruction, Kind, Meta, Op};
 use named::Named;
 use recovery::{Recovery, Suspects};
@@ -36,7 +36,7 @@ pub struct Dispatcher {
     quotas: BTreeMap<Box<str>, u64>,
     /// Bytes that sessions may hold; those without an entry may hold what their user may.
     session_quotas: BTreeMap<SessionId, u64>,
-    shared: Vec<SharedValue>,
+    shared: Vec<BorrowedValue>,
     next_session: u32,
     /// Instructions that were running when their worker died.
     suspects: Suspects,

@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 pub(super) const NO_NUMBER: u64 = u64::MAX;
 
 /// A kept value that others have borrowed.
-pub(super) struct SharedValue {
+pub(super) struct BorrowedValue {
     owner: SessionId,
     user: Option<Arc<str>>,
     bytes: u64,
@@ -139,12 +139,12 @@ impl Dispatcher {
             }
         };
         self.shared.retain(|one| one.borrowed.strong_count() > 0);
-        let is_it = |one: &&SharedValue| one.kept.as_ptr() == Arc::as_ptr(&kept);
+        let is_it = |one: &&BorrowedValue| one.kept.as_ptr() == Arc::as_ptr(&kept);
         let known = self.shared.iter().find(is_it).and_then(|one| one.borrowed.upgrade());
         let token = known.unwrap_or_else(|| {
             let token = Arc::new(());
             let (kept, borrowed) = (Arc::downgrade(&kept), Arc::downgrade(&token));
-            self.shared.push(SharedValue { owner, user, bytes, kept, borrowed });
+            self.shared.push(BorrowedValue { owner, user, bytes, kept, borrowed });
             token
         });
         GrantedValue::Live { meta, shards, token }
@@ -153,7 +153,7 @@ impl Dispatcher {
     /// Bytes that others still hold of what a user's sessions no longer keep.
     pub(super) fn borrowed_bytes(&self, user: &str) -> u64 {
         let own = self.shared.iter().filter(|one| one.user.as_deref() == Some(user));
-        own.map(SharedValue::left_bytes).fold(0, u64::saturating_add)
+        own.map(BorrowedValue::left_bytes).fold(0, u64::saturating_add)
     }
 
     /// [`Self::borrowed_bytes`] of each one.
@@ -165,7 +165,7 @@ impl Dispatcher {
     /// [`Self::borrowed_bytes`] of one session.
     pub(super) fn borrowed_bytes_of(&self, session: SessionId) -> u64 {
         let own = self.shared.iter().filter(|one| one.owner == session);
-        own.map(SharedValue::left_bytes).fold(0, u64::saturating_add)
+        own.map(BorrowedValue::left_bytes).fold(0, u64::saturating_add)
     }
 
     /// Number of values that are borrowed, for the invariants of tests.
@@ -174,7 +174,7 @@ impl Dispatcher {
     }
 }
 
-impl SharedValue {
+impl BorrowedValue {
     /// Bytes that only borrowers hold: what the owner keeps counts there.
     fn left_bytes(&self) -> u64 {
         let is_left = self.borrowed.strong_count() > 0 && self.kept.strong_count() == 0;

@@ -79,7 +79,7 @@ def tensor(
 
 def _stacked(data: object, dtype: _core.dtype | None) -> Tensor | None:
     """A copy of a list of 0-d tensors of one dtype, which nobody need read; None for others."""
-    if type(data) not in (list, tuple) or not data or not isinstance(data[0], Tensor):
+    if not isinstance(data, (list, tuple)) or not data or not isinstance(data[0], Tensor):
         return None
     own = data[0].dtype
     if own == _core.bfloat16 or (dtype is not None and dtype != own) or len(data) > PARTS_MAX:

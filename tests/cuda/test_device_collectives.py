@@ -226,14 +226,14 @@ def test_a_worker_that_dies_in_a_kernel_fails_what_the_others_hold_and_they_go_o
     assert before >= 2 * 2
 
 
-@pytest.mark.parametrize("late", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("late", [None, 0, 3])
 def test_groups_that_overlap_sum_in_any_order_of_arrival(
     group: Callable[..., Group], log: Path, late: int | None
 ) -> None:
     """One member computes for long before it begins each sum; it may belong to every group."""
     workers = group([""] * 4)
     groups = [(0, 1, 2), (1, 2, 3), (0, 1, 2, 3), (0, 2), (1, 3), (3, 0, 1)]
-    sums = list(itertools.product((3, 301, 900), groups))
+    sums = list(itertools.product((3, 301), groups))
     for place, worker in enumerate(workers):
         worker.write(full(0, (256, 256), 0.5))
         for number, (size, members) in enumerate(sums):

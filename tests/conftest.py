@@ -14,6 +14,7 @@ from pathlib import Path
 import file_order
 import pytest
 import shared_memory
+import worker_forks
 from kernel_module import load_kernels
 
 LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
@@ -40,6 +41,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):  # one of several processes: files start in this order
         places = {name: place for place, name in enumerate(file_order.in_order(_names(items)))}
         items.sort(key=lambda item: places[file_order.scope(item.nodeid)])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One server forks the workers of all processes that run tests (worker_forks.py)."""
+    processes = config.getoption("numprocesses", None)
+    if processes and os.environ.get(worker_forks.VARIABLE) != "off":
+        config.add_cleanup(worker_forks.Server().end)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers_begin_as_the_file_wants(request: pytest.FixtureRequest) -> Iterator[None]:
+    with worker_forks.chosen(request.path):
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

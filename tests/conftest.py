@@ -11,6 +11,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+# PyTorch's threads sleep between operations, as a worker's do: those of several processes of tests
+# would spin on the same cores. OpenMP reads this when PyTorch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import file_order
 import pytest
 import shared_memory

@@ -54,9 +54,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(worker_forks.Server().end)
 
 
+@pytest.fixture(scope="session")
+def beginning() -> worker_forks.Choice:
+    return worker_forks.Choice()
+
+
 @pytest.fixture(scope="module", autouse=True)
-def workers_begin_as_the_file_wants(request: pytest.FixtureRequest) -> Iterator[None]:
-    with worker_forks.chosen(request.path):
+def workers_begin_as_the_file_wants(
+    request: pytest.FixtureRequest, beginning: worker_forks.Choice
+) -> Iterator[None]:
+    with beginning.of(request.path):
         yield
 
 

@@ -120,6 +120,18 @@ def _has_loaded(process: int) -> bool:
     return "_core.abi3.so" in Path(f"/proc/{process}/maps").read_text()
 
 
-def test_files_that_begin_workers_by_themselves_exist():
-    tests = worker_forks.ROOT / "tests"
-    assert [name for name in worker_forks.BY_THEMSELVES if not list(tests.glob(name))] == []
+def test_files_that_are_named_exist():
+    tests, names = worker_forks.ROOT / "tests", worker_forks.WITH_FORKS + worker_forks.BY_THEMSELVES
+    assert [name for name in names if not list(tests.glob(name))] == []
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("tests/surface/test_names.py", True), ("tests/surface/test_errors.py", False),
+    ("tests/cluster/test_cancel.py", True), ("tests/cluster/test_processes.py", False),
+    ("benchmarks/test_speed.py", False),
+])  # fmt: skip
+def test_a_file_that_stops_workers_starts_them_itself(monkeypatch, name, expected):
+    monkeypatch.setenv(worker_forks.VARIABLE, "folder")
+    with worker_forks.Choice().of(worker_forks.ROOT / name):
+        assert (worker_forks.VARIABLE in os.environ) == expected
+    assert os.environ[worker_forks.VARIABLE] == "folder"

@@ -5,8 +5,8 @@
 Importing PyTorch takes two seconds of a processor, and the tests start hundreds of workers. Each is
 still a process of its own with the command line that GT gives it: `forked/sitecustomize.py` asks
 for a fork there and stands for it until the end; a signal to one reaches the other. Files of tests
-that judge the processes themselves (`BY_THEMSELVES`) start workers as users do, and so does every
-run of pytest in one process.
+that are not in `WITH_FORKS`, such as all that judge processes, start workers as users do, and so
+does every run of pytest in one process.
 """
 
 import contextlib
@@ -25,21 +25,16 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FORKED = Path(__file__).resolve().parent / "forked"
 VARIABLE = "GT_TEST_FORKS"
 THREADS = ("1", "2")  # of a worker: one server each, since OpenMP reads its number once
-# Folders and files of tests that stop and kill workers, count or measure processes, or start them
-# in another way.
-BY_THEMSELVES = (
-    "cluster/test_[!c]*.py",
-    "cluster/test_c[!a]*.py",  # test_cancel interrupts clients
-    "cuda/*",
-    "gpu/*",
-    "kernels/test_aten_memory.py",
-    "kernels/test_aten_start.py",
-    "layouts/test_guava_links.py",
-    "layouts/test_guava_memory.py",
-    "layouts/test_guava_runs.py",
-    "surface/test_errors.py",
-    "surface/test_notices.py",
+# Files of tests whose workers are forks, and those among them that stop workers or count processes.
+WITH_FORKS = (
+    "autograd/*",
+    "nn/*",
+    "surface/*",
+    "cluster/test_cancel.py",  # interrupts clients, not workers
+    "front/test_front_tensors.py",
+    "tools/test_readme.py",
 )
+BY_THEMSELVES = ("surface/test_errors.py", "surface/test_notices.py")
 # Settings that libraries read when they load: a worker with other ones than the server begins by
 # itself.
 LIBRARIES = (
@@ -78,19 +73,36 @@ class Server:
         self._folder.cleanup()
 
 
-@contextlib.contextmanager
-def chosen(file: Path) -> Iterator[None]:
-    """Within it workers begin as this file of tests wants."""
-    folder = os.environ.get(VARIABLE, "off")
-    name = file.relative_to(ROOT / "tests").as_posix() if file.is_relative_to(ROOT) else ""
-    if folder == "off" or not any(fnmatch(name, one) for one in BY_THEMSELVES):
+class Choice:
+    """Lets the workers of each file of tests begin as that file wants."""
+
+    def __init__(self) -> None:
+        self._has_forks = False  # workers of a session that is still there may be forks
+
+    @contextlib.contextmanager
+    def of(self, file: Path) -> Iterator[None]:
+        """Within it workers begin as this file wants."""
+        folder = os.environ.get(VARIABLE, "off")
+        if folder == "off" or has_forks(file.relative_to(ROOT).as_posix()):
+            self._has_forks = folder != "off"
+            yield
+            return
+        if self._has_forks and "gt" in sys.modules:
+            sys.modules["gt"].disconnect()
+        self._has_forks = False
+        del os.environ[VARIABLE]
         yield
-        return
-    if "gt" in sys.modules:
-        sys.modules["gt"].disconnect()  # its workers are forks
-    del os.environ[VARIABLE]
-    yield
-    os.environ[VARIABLE] = folder
+        os.environ[VARIABLE] = folder
+
+
+def has_forks(file: str) -> bool:
+    """True of a file whose workers are forks."""
+    name = file.removeprefix("tests/")
+    return _is_one(name, WITH_FORKS) and not _is_one(name, BY_THEMSELVES)
+
+
+def _is_one(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
 
 
 def _settings(environment: dict[str, str]) -> dict[str, str]:

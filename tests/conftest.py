@@ -11,14 +11,9 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-# PyTorch's threads sleep between operations, as a worker's do: those of several processes of tests
-# would spin on the same cores. OpenMP reads this when PyTorch is imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 import file_order
 import pytest
 import shared_memory
-import worker_forks
 from kernel_module import load_kernels
 
 LEAVE_SECONDS = 10.0  # a dispatcher or worker that lost its client ends well within this
@@ -45,26 +40,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):  # one of several processes: files start in this order
         places = {name: place for place, name in enumerate(file_order.in_order(_names(items)))}
         items.sort(key=lambda item: places[file_order.scope(item.nodeid)])
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """One server forks the workers of all processes that run tests (worker_forks.py)."""
-    processes = config.getoption("numprocesses", None)
-    if processes and os.environ.get(worker_forks.VARIABLE) != "off":
-        config.add_cleanup(worker_forks.Server().end)
-
-
-@pytest.fixture(scope="session")
-def beginning() -> worker_forks.Choice:
-    return worker_forks.Choice()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def workers_begin_as_the_file_wants(
-    request: pytest.FixtureRequest, beginning: worker_forks.Choice
-) -> Iterator[None]:
-    with beginning.of(request.path):
-        yield
 
 
 @pytest.hookimpl(optionalhook=True)

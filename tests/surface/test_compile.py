@@ -1,13 +1,18 @@
 """`gt.compile`: what a function does is sent as one call, and every number stays."""
 
 import threading
+import warnings
 
+import aliasing_programs
 import numpy as np
 import pytest
+import test_aliasing
+from aliasing_programs import LONG_FROM
 
 import gt
 import gt.nn.functional as F
 from gt import nn
+from gt.sessions.compiled import Region
 
 CALLS = 7  # the first runs as always; a program is called from the fifth on
 
@@ -363,3 +368,43 @@ def test_a_scope_with_compile_is_a_region():
         assert "called" in gt.debug.explain_compile("hot")
     finally:
         gt.register_config("hot", None)
+
+
+REPEATS = 6  # the fifth run of a program is a call, or several
+
+
+def repeated(lines, names):
+    """Runs the lines again and again in a region; the last run's outcomes and names count."""
+    region = Region("program")
+    outcomes = []
+    for _ in range(REPEATS):
+        names.clear()
+        names["T"] = gt
+        is_open = region.begin()
+        try:
+            outcomes = test_aliasing.plainly(lines, names)
+        finally:
+            if is_open:
+                region.end()
+    COUNTS[0] += sum(stage[3] for stage in region.stages())
+    return outcomes
+
+
+COUNTS = [0]
+
+
+@pytest.mark.parametrize("first", [0, 100, LONG_FROM, LONG_FROM + 100])
+def test_random_programs_are_pytorchs(first, monkeypatch):
+    """Views, writes, gradients, errors: as in test_aliasing, but held back and called."""
+    monkeypatch.setenv("GT_HOTPATH_THRESHOLD", "1")
+    monkeypatch.setenv("GT_HOTPATH_MIN_SEQ", "1")
+    COUNTS[0] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(first, first + 100):
+            if seed in test_aliasing.KNOWN:
+                continue
+            lines = aliasing_programs.program(seed)
+            problem = test_aliasing.difference(lines, repeated)
+            assert problem is None, f"seed {seed}: {problem}\n" + "\n".join(lines)
+    assert COUNTS[0] >= 50  # programs that were called

@@ -2,7 +2,6 @@
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
-import functools
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -26,10 +25,11 @@ def compile(
 ) -> F | Callable[[F], F]:
     """A function, or a module, whose instructions a worker compiles with PyTorch's inductor.
 
-    Python runs the function at every call. A program of instructions that comes again is compiled in
-    the background; from then on it is one instruction. The compiled code sums in another order, so
-    results differ from the plain ones in their last bits. `gt.debug.explain_compile` says what became
-    of a function. Without PyTorch on the worker, or over several workers, everything runs as always.
+    Python runs the function at every call. A program of instructions that comes again is compiled
+    in the background; from then on it is one instruction. The compiled code sums in another order,
+    so results differ from the plain ones in their last bits. `gt.debug.explain_compile` says what
+    became of a function. Without PyTorch on the worker, or over several workers, everything runs as
+    always.
 
     Args:
         model: A function, or a module, which is changed and returned. Without it, a decorator.
@@ -38,7 +38,7 @@ def compile(
         disable: True leaves the function as it is.
     """
     if model is None:
-        return functools.partial(compile, backend=backend, disable=disable)
+        return lambda function: compile(function, backend=backend, disable=disable)  # type: ignore[return-value] # F, with a function
     if disable or backend in ("eager", "aot_eager"):
         return model
     from gt.nn.module import Module

@@ -20,7 +20,7 @@ def print_tape(tensor: Tensor | None = None) -> None:
 
 
 def explain_compile(function: object) -> str:
-    """What `gt.compile` has made of a function: its programs, and the parts of its last call.
+    """Describe what `gt.compile` has made of a function: its programs, and its last call.
 
     Args:
         function: what `gt.compile` returned, or the name of a scope with `compile: true`.

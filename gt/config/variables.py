@@ -448,9 +448,10 @@ COMPILE = Variable(
     default="inductor",
     parse=one_of("inductor", "eager", "off"),
     expected="inductor, eager or off",
-    summary="How what `gt.compile` and `compile: true` ask for is compiled: by PyTorch's inductor.",
-    details="`eager` sends programs as calls too, and a worker runs them by the kernels that run each "
-    "instruction alone, so that no bit changes. `off` holds nothing back, and compiles nothing.",
+    summary="How a worker compiles what `gt.compile` and `compile: true` ask for.",
+    details="`inductor` is PyTorch's compiler. `eager` sends programs as calls too, and a worker "
+    "runs them by the kernels that run each instruction alone, so that no bit changes. `off` holds "
+    "nothing back, and compiles nothing.",
 )
 HOTPATH_THRESHOLD = Variable(
     name="GT_HOTPATH_THRESHOLD",

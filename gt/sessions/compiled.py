@@ -1,11 +1,11 @@
 """`gt.compile`: what a function does is held back, and sent as one call of a compiled program.
 
-Python runs the function each time, so nothing that it does is assumed: no guards, no graph breaks
-to know of, no stale values. What changes is how its instructions are sent. At first they go one by
-one, and their programs are counted; a program that comes again is given to a worker, which compiles
-it in a process of lowest priority while everything goes on. From then on the function's instructions are one
-instruction, `call`. A program that differs, because a shape, a number or a branch did, is sent one by
-one, as always.
+Python runs the function each time, so nothing that it does is assumed: there are no guards, no
+graph breaks and no stale values. What changes is how its instructions are sent. At first they go
+one by one, and their programs are counted; a program that comes again is given to a worker, which
+compiles it in a process of lowest priority while everything goes on. From then on the function's
+instructions are one instruction, `call`. A program that differs, because a shape, a number or a
+branch did, is sent one by one, as always.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Region:
         self.name = name
         self.calls = 0
         self.segments: list[Segment] = []
-        self._programs: _core.Programs | None = None
+        self._programs: _core.RegionPrograms | None = None
         # Bytes of programs, and workers' answers about them.
         self._bytes: dict[int, Tensor] = {}
         self._answers: dict[int, Tensor] = {}
@@ -66,7 +66,7 @@ class Region:
         if self.calls == 1:
             return False
         if self._programs is None:
-            self._programs = _core.Programs(
+            self._programs = _core.RegionPrograms(
                 config.hotpath_threshold(), config.hotpath_min_seq(), PROGRAMS_MAX
             )
         answers, self._answers = self._answers, {}
@@ -86,13 +86,13 @@ class Region:
         self._answers = dict(answers)
 
     def stages(self) -> list[tuple[int, str, int, int]]:
-        """Of each program its number of instructions, its stage, how often it was seen and called."""
+        """Number of instructions, stage, and numbers of occurrences and calls of each program."""
         if self._programs is None:
             return []
         return [stage[1:] for stage in self._programs.stages()]
 
     def explanation(self) -> str:
-        """What became of the last call, and of each program, as text for people."""
+        """Programs, and the fate of the last call, as text for people."""
         lines = [f"{self.name}: {self.calls} calls"]
         for stage in self.stages():
             instructions, word, seen, called = stage

@@ -27,7 +27,7 @@ def eager(monkeypatch):
 
 
 def called(function):
-    """How often programs of a compiled function were called."""
+    """Number of calls of a compiled function's programs."""
     return sum(stage[3] for stage in function.region.stages())
 
 
@@ -91,7 +91,14 @@ def several_results(x, w):
 
 def numbers_and_dtypes(x, w):
     whole = (x * 10).to(gt.int32)
-    return whole // 3, (whole % 7).to(gt.bool), x.double() + 1, x.half() @ w.half(), 2 ** x, 1 / (x + 9)
+    return (
+        whole // 3,
+        (whole % 7).to(gt.bool),
+        x.double() + 1,
+        x.half() @ w.half(),
+        2**x,
+        1 / (x + 9),
+    )
 
 
 def made_inside(x, w):
@@ -113,8 +120,8 @@ def generic(x, w):
 @pytest.mark.parametrize(
     "function",
     [
-        chain, views, views_of_what_is_gone, writes, several_results, numbers_and_dtypes, made_inside,
-        unused_work, generic,
+        chain, views, views_of_what_is_gone, writes, several_results, numbers_and_dtypes,
+        made_inside, unused_work, generic,
     ],
     ids=lambda function: function.__name__,
 )  # fmt: skip
@@ -235,7 +242,7 @@ def test_an_error_is_raised_at_its_line_and_the_rest_is_sent():
 
     compiled = gt.compile(function)
     for number in range(CALLS):
-        with pytest.raises(RuntimeError, match="mat1 and mat2|matmul"):
+        with pytest.raises(RuntimeError, match="mat1"):
             compiled(gt.ones(2, 3))
         np.testing.assert_array_equal(np.asarray(kept[number]), np.full((2, 3), 0.5, np.float32))
 
@@ -253,7 +260,7 @@ def test_a_failing_program_fails_as_its_instructions_do():
         )
         gt.synchronize()
     assert called(compiled) >= 2
-    with pytest.raises(IndexError, match="out of range|out of bounds"):
+    with pytest.raises(IndexError, match="out of"):
         compiled(x, gt.tensor([1, 9])).tolist()
     assert compiled(x, gt.tensor([0, 3])).tolist() == function(x, gt.tensor([0, 3])).tolist()
 
@@ -348,7 +355,7 @@ def test_forms_of_gt_compile(monkeypatch):
 
     assert gt.compile(function, disable=True) is function
     assert gt.compile(function, backend="eager") is function
-    with pytest.raises(TypeError, match="nothing that gt.compile returned"):
+    with pytest.raises(TypeError, match="is nothing that"):
         gt.debug.explain_compile(function)
     monkeypatch.setenv("GT_COMPILE", "off")
     for _ in range(CALLS):

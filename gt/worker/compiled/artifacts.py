@@ -22,6 +22,9 @@ from gt._core import __version__
 # Most compiled programs that are kept; the one that was used longest ago goes first.
 KEPT_MAX = 256
 FOLDER = "compiled"
+# Process that compiles a program, and its priority: the lowest.
+COMMAND = (sys.executable, "-m", "gt.worker.compiled.build")
+_NICE = 19
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +94,7 @@ def kept(key: str) -> pathlib.Path | None:
 
 
 def facts(data: bytes) -> dict[str, object]:
-    """What is written down about a compiled program."""
+    """Facts about a compiled program's file, which are written beside it."""
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
@@ -101,6 +104,7 @@ def shrink() -> None:
         paths = sorted(folder().glob("*.pt2"), key=lambda path: path.stat().st_mtime)
         for path in paths[:-KEPT_MAX]:
             path.with_suffix(".json").unlink(missing_ok=True)
+            path.with_suffix(".lock").unlink(missing_ok=True)
             path.unlink(missing_ok=True)
 
 
@@ -116,24 +120,24 @@ class Compilations:
         self._reasons: dict[str, str] = {}
 
     def state(self, order: Order) -> tuple[str, str]:
-        """`ready`, `under way` or `refused`, with the reason; begins where nothing has begun."""
+        """`ready`, `compiling` or `refused`, with the reason; begins where nothing has begun."""
         key = order.key()
         self._look()
         if key in self._reasons:
             return "refused", self._reasons[key]
         if self._running is not None and self._running[0] == key:
-            return "under way", ""
+            return "compiling", ""
         if kept(key) is not None:
             return "ready", ""
         self._waiting.setdefault(key, order)
         self._start()
-        return "under way", ""
+        return "compiling", ""
 
     def finish(self, order: Order) -> pathlib.Path | None:
         """Waits until a program is compiled; None where it cannot be."""
         while True:
             word, _ = self.state(order)
-            if word != "under way":
+            if word != "compiling":
                 return kept(order.key())
             time.sleep(0.05)
 
@@ -144,8 +148,11 @@ class Compilations:
         if process.poll() is None:
             return
         assert process.stdout is not None
-        said = process.stdout.read().strip()
-        process.communicate()
+        assert process.stdin is not None
+        with process.stdout:
+            said = process.stdout.read().strip()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
         self._running = None
         if process.returncode != 0:
             self._reasons[key] = said.splitlines()[-1] if said else "the process has ended"
@@ -156,9 +163,9 @@ class Compilations:
             return
         key, order = next(iter(self._waiting.items()))
         del self._waiting[key]
-        # Its priority is lowest, and GT's own kernels are no operators that it could compile.
+        # GT's own kernels are no operators that it could compile.
         process = subprocess.Popen(
-            [sys.executable, "-m", "gt.worker.compiled.build", str(folder()), key],
+            [*COMMAND, str(folder()), key, str(_NICE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

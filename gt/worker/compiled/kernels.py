@@ -13,9 +13,9 @@ from gt import config
 from gt.worker.backend import Kernel
 from gt.worker.compiled import artifacts, program
 from gt.worker.compiled.artifacts import Compilations, Form, Order
-from gt.worker.compiled.program import READY, REFUSED, UNDER_WAY, Program
+from gt.worker.compiled.program import COMPILING, READY, REFUSED, Program
 
-_ANSWERS = {"under way": UNDER_WAY, "ready": READY, "refused": REFUSED}
+_ANSWERS = {"compiling": COMPILING, "ready": READY, "refused": REFUSED}
 
 
 class Programs:

@@ -12,7 +12,7 @@ from gt.worker.backend import Kernel
 
 VIEWS = frozenset(view_rows())
 # Answers of `compile`.
-UNDER_WAY, READY, REFUSED = 0, 1, 2
+COMPILING, READY, REFUSED = 0, 1, 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Kernels:
             raise ValueError(f"{len(operands)} operands of a program that takes {program.operands}")
         values = [*operands, *[None] * sum(len(step.outputs) for step in program.steps)]
 
-        def value(operand: Any) -> Any:
+        def value(operand: Any) -> Any:  # noqa: ANN401 - of any backend
             return values[operand] if isinstance(operand, int) else operand and operand[0]
 
         for step in program.steps:
@@ -107,7 +107,7 @@ def plain_kernels(
     """
     stage = READY if config.compilation() == "eager" else REFUSED
 
-    def call(data: Any, operands: Sequence[Any], _results: object) -> tuple[Any, ...]:
+    def call(data: Any, operands: Sequence[Any], _results: object) -> tuple[Any, ...]:  # noqa: ANN401
         made = kernels.run(parse(data.tobytes(), dtypes), operands)
         return tuple(one.copy() for one in made)
 

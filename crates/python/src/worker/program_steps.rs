@@ -12,7 +12,8 @@ const MAGIC: u32 = 0x6774_7031;
 
 /// Row, operands (an index of a value, a 1-tuple of a number, or None), operands of its list,
 /// attributes, and indices of its results.
-type Step = (&'static str, Vec<Py<PyAny>>, Option<Vec<Py<PyAny>>>, Vec<Py<PyAny>>, Vec<u32>);
+type StepOfPython =
+    (&'static str, Vec<Py<PyAny>>, Option<Vec<Py<PyAny>>>, Vec<Py<PyAny>>, Vec<u32>);
 
 /// The steps of a program.
 ///
@@ -30,7 +31,7 @@ pub fn program_steps(
     py: Python<'_>,
     program: &[u8],
     dtypes: Vec<Py<PyAny>>,
-) -> PyResult<(u32, Vec<u32>, Vec<Step>)> {
+) -> PyResult<(u32, Vec<u32>, Vec<StepOfPython>)> {
     let words: Vec<u32> = program
         .chunks_exact(4)
         .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
@@ -66,7 +67,11 @@ pub fn program_steps(
     Ok((*count, results.to_vec(), steps))
 }
 
-fn step(py: Python<'_>, instruction: &Instruction<'_>, dtypes: &[Py<PyAny>]) -> PyResult<Step> {
+fn step(
+    py: Python<'_>,
+    instruction: &Instruction<'_>,
+    dtypes: &[Py<PyAny>],
+) -> PyResult<StepOfPython> {
     let info = instruction.op.info();
     let operands = instruction.operands.iter().map(|operand| operand_object(py, operand));
     let mut operands = operands.collect::<PyResult<Vec<_>>>()?;

@@ -1,7 +1,7 @@
 //! Regions of the program that may be compiled, as emission sees them.
 
-use crate::client::session::region::{ProgramTable, Region};
-use crate::client::session::runtime::{self, prepare};
+use crate::client::session::region::{HeldRegion, ProgramTable};
+use crate::client::session::runtime::{self, Runtime, prepare};
 use crate::client::value::variable::Var;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ fn note(py: Python<'_>, operands: &[&Var]) {
 pub(crate) fn open(py: Python<'_>, table: ProgramTable) -> Result<(), ProgramTable> {
     let mut table = Some(table);
     let is_open = runtime::with(py, |runtime| {
-        runtime.open_region(|| Region::new(table.take().expect("asked for once")))
+        runtime.open_region(|| HeldRegion::new(table.take().expect("asked for once")))
     });
     match table {
         None if is_open => {
@@ -46,11 +46,11 @@ pub(crate) fn open(py: Python<'_>, table: ProgramTable) -> Result<(), ProgramTab
 }
 
 /// Closes the open region: everything that it held back is sent.
-pub(crate) fn close(py: Python<'_>) -> (Option<Region>, PyResult<()>) {
+pub(crate) fn close(py: Python<'_>) -> (Option<HeldRegion>, PyResult<()>) {
     let is_held = runtime::with(py, |runtime| {
         runtime.region.as_ref().is_some_and(|region| !region.is_empty())
     });
     let sent = if is_held { prepare(py) } else { Ok(()) };
     IS_OPEN.store(false, Ordering::Relaxed);
-    (runtime::with(py, |runtime| runtime.close_region()), sent)
+    (runtime::with(py, Runtime::close_region), sent)
 }

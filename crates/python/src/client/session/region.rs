@@ -7,8 +7,8 @@
 mod program;
 mod table;
 
-pub(crate) use program::{Program, Unfit, build};
-pub(crate) use table::{ProgramTable, Stage, Way};
+pub(crate) use program::{RegionProgram, Unfit, build};
+pub(crate) use table::{ProgramTable, Way};
 
 use gt_protocol::{Family, Instruction, Meta, Op};
 use std::collections::HashMap;
@@ -24,12 +24,12 @@ pub(crate) enum Treatment {
     Held,
     /// It depends on nothing that is held back, and is sent at once.
     Passed,
-    /// What is held back is sent first.
+    /// It is sent after what is held back.
     Ends,
 }
 
 /// Something that is held back.
-pub(crate) enum Held {
+pub(crate) enum HeldItem {
     Instruction(HeldInstruction),
     /// Slots whose values are gone.
     Freed(Vec<u32>),
@@ -60,18 +60,18 @@ impl HeldInstruction {
     }
 }
 
-/// What became of a part of a region.
+/// A part of a region that was held back together, and its fate.
 pub(crate) struct Segment {
     /// Source position of its first instruction.
     pub site: u32,
     pub instructions: usize,
-    pub outcome: Outcome,
+    pub outcome: SegmentOutcome,
     /// Reason why it ended before the region did; an operator's name, or "a read".
     pub end: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum SegmentOutcome {
     /// Sent one by one: seen too rarely, or not compiled yet.
     Plain,
     Called,
@@ -79,8 +79,8 @@ pub(crate) enum Outcome {
 }
 
 /// An open region.
-pub(crate) struct Region {
-    pub held: VecDeque<Held>,
+pub(crate) struct HeldRegion {
+    pub held: VecDeque<HeldItem>,
     words: usize,
     /// Metadata of operands, by slot.
     pub operands: HashMap<u32, Meta>,
@@ -92,11 +92,11 @@ pub(crate) struct Region {
     pub segments: Vec<Segment>,
     /// Operator that ends the segment.
     pub ended_by: Option<&'static str>,
-    /// Whether a signal has placements, by signal.
+    /// True for a signal with placements.
     placing: HashMap<u16, bool>,
 }
 
-impl Region {
+impl HeldRegion {
     pub(crate) fn new(table: ProgramTable) -> Self {
         Self {
             held: VecDeque::new(),
@@ -119,7 +119,7 @@ impl Region {
         self.words >= WORDS_MAX
     }
 
-    /// What is done with an instruction of an operator. `places`: whether its signal has placements.
+    /// Treatment of an instruction of an operator; `places` tells if its signal has placements.
     pub(crate) fn treatment(
         &mut self,
         op: Op,
@@ -149,13 +149,13 @@ impl Region {
     pub(crate) fn hold(&mut self, op: Op, words: &[u32], outputs: &[Meta]) {
         self.words += words.len();
         let (words, outputs) = (words.to_vec(), outputs.to_vec());
-        self.held.push_back(Held::Instruction(HeldInstruction { op, words, outputs }));
+        self.held.push_back(HeldItem::Instruction(HeldInstruction { op, words, outputs }));
     }
 
     /// Notes that the values of these slots are gone.
     pub(crate) fn free(&mut self, slots: &[u32]) {
         self.vacated.extend_from_slice(slots);
-        self.held.push_back(Held::Freed(slots.to_vec()));
+        self.held.push_back(HeldItem::Freed(slots.to_vec()));
     }
 
     /// Notes an operand's metadata.

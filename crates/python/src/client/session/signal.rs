@@ -88,19 +88,6 @@ pub(crate) fn backward_of(py: Python<'_>, signal: u16) -> u16 {
     state.as_mut().map_or(signal, |signals| signals.gradients_of(signal))
 }
 
-/// Returns true if the scope has workers, an axis or placements of its own.
-pub(crate) fn places(py: Python<'_>, signal: u16) -> bool {
-    let state = SIGNALS.get(py);
-    let known = state.as_ref().zip(place(signal)).and_then(|(all, at)| all.known.get(at));
-    let Some(scope) = known.and_then(|known| known.text.parse::<Scope>().ok()) else {
-        return false;
-    };
-    scope.workers.is_some()
-        || scope.axis.is_some()
-        || scope.replicated
-        || !scope.placements.is_empty()
-}
-
 fn place(signal: u16) -> Option<usize> {
     usize::from(signal).checked_sub(1)
 }
@@ -164,6 +151,19 @@ impl Runtime {
         let Some(signals) = state.as_mut() else { return };
         MADE.set(MADE.get().wrapping_add(1));
         self.announce(signals, signal);
+    }
+
+    /// Returns true if the scope has workers, an axis or placements.
+    pub(crate) fn places(py: Python<'_>, signal: u16) -> bool {
+        let state = SIGNALS.get(py);
+        let known = state.as_ref().zip(place(signal)).and_then(|(all, at)| all.known.get(at));
+        let Some(scope) = known.and_then(|known| known.text.parse::<Scope>().ok()) else {
+            return false;
+        };
+        scope.workers.is_some()
+            || scope.axis.is_some()
+            || scope.replicated
+            || !scope.placements.is_empty()
     }
 
     /// Tells the dispatcher that the program passed through a scope without an instruction.

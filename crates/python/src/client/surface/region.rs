@@ -2,7 +2,7 @@
 
 use super::tensor::Tensor;
 use crate::client::emission::region as open_region;
-use crate::client::session::region::{Outcome, ProgramTable, Stage};
+use crate::client::session::region::{ProgramTable, SegmentOutcome};
 use crate::client::session::{runtime, site};
 use crate::client::value::ValueHandle;
 use crate::client::value::metadata::SharedMeta;
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 
 /// Adds this file's functions and classes.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Programs>()?;
+    module.add_class::<RegionPrograms>()?;
     module.add_function(wrap_pyfunction!(region_open, module)?)?;
     module.add_function(wrap_pyfunction!(region_close, module)?)
 }
@@ -22,14 +22,14 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The programs of a function: the instructions of its calls, by what they are.
 #[pyclass(frozen, module = "gt._core")]
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct RegionPrograms {
     /// `None` while the function's region is open.
     table: Mutex<Option<ProgramTable>>,
 }
 
 #[pymethods]
-impl Programs {
-    /// `threshold`: calls after which a program is compiled; `least`: its fewest instructions;
+impl RegionPrograms {
+    /// `threshold`: occurrences after which a program is compiled; `least`: its fewest instructions;
     /// `most`: the most programs of the function.
     #[new]
     fn new(threshold: u64, least: usize, most: usize) -> Self {
@@ -44,12 +44,12 @@ impl Programs {
         Ok(())
     }
 
-    /// Notes a worker's answer about a program: 0 under way, 1 ready, 2 refused.
+    /// Notes a worker's answer about a program: 0 compiling, 1 ready, 2 refused.
     fn answered(&self, digest: u64, answer: i64) {
         self.with(|table| table.answered(digest, answer));
     }
 
-    /// Of each program its digest, number of instructions, stage, and how often it was seen and called.
+    /// Digest, number of instructions, stage, and numbers of occurrences and calls of each program.
     fn stages(&self) -> Vec<(u64, usize, &'static str, u64, u64)> {
         let mut stages = Vec::new();
         self.with(|table| {
@@ -60,18 +60,9 @@ impl Programs {
         stages.sort_unstable();
         stages
     }
-
-    /// Returns true while a worker compiles one of them.
-    fn is_waiting(&self) -> bool {
-        let mut waits = false;
-        self.with(|table| {
-            waits = table.entries.values().any(|entry| entry.stage == Stage::Asked);
-        });
-        waits
-    }
 }
 
-impl Programs {
+impl RegionPrograms {
     fn with(&self, body: impl FnOnce(&mut ProgramTable)) {
         if let Ok(mut table) = self.table.lock()
             && let Some(table) = table.as_mut()
@@ -83,7 +74,7 @@ impl Programs {
 
 /// Opens a region; returns false where that is not possible, and everything runs as always.
 #[pyfunction]
-fn region_open(py: Python<'_>, programs: &Bound<'_, Programs>) -> bool {
+fn region_open(py: Python<'_>, programs: &Bound<'_, RegionPrograms>) -> bool {
     let Ok(mut place) = programs.get().table.lock() else { return false };
     let Some(table) = place.take() else { return false };
     match open_region::open(py, table) {
@@ -102,7 +93,7 @@ type RegionReport = (Vec<SegmentReport>, Vec<(u64, Py<PyBytes>)>, Vec<(u64, Py<T
 
 /// Closes the region that `region_open` opened, and says what became of it.
 #[pyfunction]
-fn region_close(py: Python<'_>, programs: &Bound<'_, Programs>) -> PyResult<RegionReport> {
+fn region_close(py: Python<'_>, programs: &Bound<'_, RegionPrograms>) -> PyResult<RegionReport> {
     let (region, sent) = open_region::close(py);
     let Some(region) = region else {
         sent?;
@@ -128,9 +119,9 @@ fn region_close(py: Python<'_>, programs: &Bound<'_, Programs>) -> PyResult<Regi
     });
     let segments = region.segments.iter().map(|segment| {
         let outcome = match segment.outcome {
-            Outcome::Plain => "plain",
-            Outcome::Called => "called",
-            Outcome::Unfit(unfit) => unfit.text(),
+            SegmentOutcome::Plain => "plain",
+            SegmentOutcome::Called => "called",
+            SegmentOutcome::Unfit(unfit) => unfit.text(),
         };
         (site::name(py, segment.site), segment.instructions, outcome, segment.end)
     });

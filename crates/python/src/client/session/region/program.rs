@@ -1,10 +1,10 @@
 //! Held instructions as a program: a pure function of some of the session's values.
 
-use super::{Held, HeldInstruction};
+use super::{HeldInstruction, HeldItem};
 use gt_protocol::digest::Digest;
 use gt_protocol::operator::OUTPUTS_MAX;
 use gt_protocol::wire;
-use gt_protocol::{Family, Id, Meta, Operand};
+use gt_protocol::{Id, Meta, Operand};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 
@@ -44,8 +44,8 @@ impl Unfit {
 
 /// A program and its place in the session.
 #[derive(Debug)]
-pub(crate) struct Program {
-    /// The same for the same instructions on operands of the same metadata.
+pub(crate) struct RegionProgram {
+    /// Equal for equal instructions on operands of equal metadata.
     pub digest: u64,
     /// `MAGIC`, the number of operands, the number of results, the results' numbers, then the
     /// instructions as on the wire. Operands are numbered from 0; results follow.
@@ -59,7 +59,7 @@ pub(crate) struct Program {
     pub instructions: usize,
 }
 
-impl Program {
+impl RegionProgram {
     /// The attribute `results`.
     pub(crate) fn stated(&self) -> Box<[i64]> {
         self.results.iter().flat_map(|(_, meta)| stated(meta)).collect()
@@ -77,16 +77,16 @@ const RESULTS_FROM: u32 = 1 << 24;
 
 /// Builds the program of everything that is held.
 pub(crate) fn build<'a>(
-    held: impl Iterator<Item = &'a Held> + Clone,
+    held: impl Iterator<Item = &'a HeldItem> + Clone,
     metas: &HashMap<u32, Meta>,
     least: usize,
-) -> Result<Program, Unfit> {
+) -> Result<RegionProgram, Unfit> {
     let mut builder = Builder::new(metas);
     for one in held.clone() {
         match one {
-            Held::Instruction(one) => builder.push(one)?,
-            Held::Freed(slots) => builder.freed.extend(slots),
-            Held::Made(_) => return Err(Unfit::Unknown),
+            HeldItem::Instruction(one) => builder.push(one)?,
+            HeldItem::Freed(slots) => builder.freed.extend(slots),
+            HeldItem::Made(_) => return Err(Unfit::Unknown),
         }
     }
     if builder.instructions < least {
@@ -169,33 +169,13 @@ impl<'m> Builder<'m> {
 
     fn finish<'a>(
         mut self,
-        held: impl Iterator<Item = &'a Held> + Clone,
-    ) -> Result<Program, Unfit> {
-        let held: Vec<&Held> = held.collect();
-        let mut views = Vec::new();
-        let mut used: HashSet<u32> = HashSet::new();
-        // Backwards, so that a view's base is looked at after the view.
-        for (at, one) in held.iter().enumerate().rev() {
-            let Held::Instruction(one) = one else { continue };
-            let is_used = |slot: &u32| !self.freed.contains(slot) || used.contains(slot);
-            if !one.results().iter().any(is_used) {
-                continue;
-            }
-            if one.op.info().family != Family::View && one.op.info().view.is_none() {
-                used.extend(
-                    one.results().iter().copied().filter(|slot| !self.freed.contains(slot)),
-                );
-                continue;
-            }
-            views.push(at);
-            let (instruction, _) = wire::decode(&one.words).map_err(|_| Unfit::Unknown)?;
-            used.extend(instruction.values().filter_map(Id::as_slot));
-        }
-        views.reverse();
-        let mut results = Vec::new();
-        let mut numbers = Vec::new();
+        held: impl Iterator<Item = &'a HeldItem>,
+    ) -> Result<RegionProgram, Unfit> {
+        let held: Vec<&HeldItem> = held.collect();
+        let (views, used) = self.outside(&held)?;
+        let (mut results, mut numbers) = (Vec::new(), Vec::new());
         for (at, one) in held.iter().enumerate() {
-            let Held::Instruction(one) = one else { continue };
+            let HeldItem::Instruction(one) = one else { continue };
             if views.binary_search(&at).is_ok() {
                 continue;
             }
@@ -210,37 +190,18 @@ impl<'m> Builder<'m> {
             return Err(Unfit::Unused);
         }
         let count = u32::try_from(self.operands.len()).map_err(|_| Unfit::Wide)?;
-        let final_number = |number: u32| {
-            if number >= RESULTS_FROM { number - RESULTS_FROM + count } else { number }
-        };
-        let stated_words: usize = results.iter().map(|(_, meta)| 2 + meta.dims.len()).sum();
-        if results.len() > OUTPUTS_MAX || stated_words > STATED_MAX {
+        let stated: usize = results.iter().map(|(_, meta)| 2 + meta.dims.len()).sum();
+        if results.len() > OUTPUTS_MAX || stated > STATED_MAX {
             return Err(Unfit::Wide);
         }
+        let last = |number| last_number(number, count);
         let mut words = vec![MAGIC, count, u32::try_from(results.len()).map_err(|_| Unfit::Wide)?];
-        words.extend(numbers.iter().copied().map(final_number));
-        let mut rest = &mut self.body[..];
-        // Every frame was written by the encoder just now, so the loop ends with the body.
-        while let Some(&first) = rest.first() {
-            let length = usize::try_from(first >> 16).map_err(|_| Unfit::Wide)?;
-            let (frame, after) = rest.split_at_mut(length);
-            let (instruction, _) = wire::decode(frame).map_err(|_| Unfit::Unknown)?;
-            let outputs: Vec<u32> = instruction
-                .outputs
-                .iter()
-                .filter_map(|id| id.as_slot())
-                .map(final_number)
-                .collect();
-            let instruction = gt_protocol::Instruction { payload: &[], ..instruction };
-            let mut copy = frame.to_vec();
-            wire::rebind(&mut copy, &instruction, 0, outputs, final_number);
-            words.extend_from_slice(&copy);
-            rest = after;
-        }
+        words.extend(numbers.into_iter().map(last));
+        self.append_body(&mut words, last)?;
         for &word in &words {
             self.digest.write_u32(word);
         }
-        Ok(Program {
+        Ok(RegionProgram {
             digest: self.digest.finish(),
             words,
             operands: self.operands,
@@ -249,4 +210,50 @@ impl<'m> Builder<'m> {
             instructions: self.instructions,
         })
     }
+
+    /// Held views that are taken outside of the program, and slots whose values are used there.
+    fn outside(&self, held: &[&HeldItem]) -> Result<(Vec<usize>, HashSet<u32>), Unfit> {
+        let (mut views, mut used) = (Vec::new(), HashSet::new());
+        // Backwards, so that a view's base is looked at after the view.
+        for (at, one) in held.iter().enumerate().rev() {
+            let HeldItem::Instruction(one) = one else { continue };
+            let lives = |slot: &u32| !self.freed.contains(slot);
+            if !one.results().iter().any(|slot| lives(slot) || used.contains(slot)) {
+                continue;
+            }
+            if one.op.info().view.is_none() {
+                used.extend(one.results().iter().copied().filter(lives));
+                continue;
+            }
+            views.push(at);
+            let (instruction, _) = wire::decode(&one.words).map_err(|_| Unfit::Unknown)?;
+            used.extend(instruction.values().filter_map(Id::as_slot));
+        }
+        views.reverse();
+        Ok((views, used))
+    }
+
+    /// Appends the instructions, with the final numbers of results.
+    fn append_body(
+        &self,
+        words: &mut Vec<u32>,
+        last: impl Fn(u32) -> u32 + Copy,
+    ) -> Result<(), Unfit> {
+        let mut rest = &self.body[..];
+        // The encoder has written every frame, so each turn takes one.
+        while !rest.is_empty() {
+            let (instruction, length) = wire::decode(rest).map_err(|_| Unfit::Unknown)?;
+            let start = words.len();
+            words.extend_from_slice(&rest[..length]);
+            let outputs = instruction.outputs.iter().filter_map(|id| id.as_slot()).map(last);
+            wire::rebind(&mut words[start..], &instruction, 0, outputs, last);
+            rest = &rest[length..];
+        }
+        Ok(())
+    }
+}
+
+/// The number of an operand or a result once there are so many operands.
+fn last_number(number: u32, operands: u32) -> u32 {
+    if number >= RESULTS_FROM { number - RESULTS_FROM + operands } else { number }
 }

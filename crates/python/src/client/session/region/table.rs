@@ -1,17 +1,17 @@
 //! Programs that a function's region has had.
 
 use super::Unfit;
-use super::program::Program;
-use std::collections::HashMap;
+use super::program::RegionProgram;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Time between two questions whether a program is compiled; it doubles up to the longest.
 const ASK_FIRST: Duration = Duration::from_millis(100);
 const ASK_LONGEST: Duration = Duration::from_secs(2);
 
-/// How far a program is.
+/// Progress of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ProgramStage {
     /// Seen.
     Counted,
     /// A worker has its bytes, in this slot.
@@ -22,7 +22,7 @@ pub(crate) enum Stage {
     Refused,
 }
 
-impl Stage {
+impl ProgramStage {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Counted => "counted",
@@ -35,8 +35,8 @@ impl Stage {
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub stage: Stage,
+pub(crate) struct KnownProgram {
+    pub stage: ProgramStage,
     pub instructions: usize,
     pub seen: u64,
     pub called: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Entry {
 /// Programs by digest.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramTable {
-    pub entries: HashMap<u64, Entry>,
+    pub entries: BTreeMap<u64, KnownProgram>,
     /// Words of programs that are to be uploaded.
     pub wanted: Vec<(u64, Vec<u32>)>,
     /// Calls after which a program is compiled, least number of instructions, most programs.
@@ -60,7 +60,7 @@ pub(crate) struct ProgramTable {
     pub most: usize,
 }
 
-/// How a segment is sent.
+/// Way in which a segment is sent.
 pub(crate) enum Way {
     Plain,
     /// One by one, after the question whether the program in this slot is compiled.
@@ -72,12 +72,12 @@ pub(crate) enum Way {
 
 impl ProgramTable {
     /// Counts a program, and says how it is sent.
-    pub(crate) fn way(&mut self, program: &Program, epoch: u32) -> Way {
+    pub(crate) fn way(&mut self, program: &RegionProgram, epoch: u32) -> Way {
         if self.entries.len() >= self.most && !self.entries.contains_key(&program.digest) {
             return Way::Unfit(Unfit::Variants);
         }
-        let entry = self.entries.entry(program.digest).or_insert_with(|| Entry {
-            stage: Stage::Counted,
+        let entry = self.entries.entry(program.digest).or_insert_with(|| KnownProgram {
+            stage: ProgramStage::Counted,
             instructions: program.instructions,
             seen: 0,
             called: 0,
@@ -89,15 +89,23 @@ impl ProgramTable {
         entry.seen += 1;
         let bytes = entry.bytes.filter(|&(_, of)| of == epoch).map(|(slot, _)| slot);
         match (entry.stage, bytes) {
-            (Stage::Refused, _) => Way::Plain,
-            (Stage::Ready, Some(slot)) => {
+            (ProgramStage::Ready, Some(slot)) => {
                 entry.called += 1;
                 Way::Called(slot)
             }
-            (Stage::Uploaded | Stage::Asked, Some(slot)) if entry.is_due() => Way::Asking(slot),
-            (Stage::Uploaded | Stage::Asked, Some(_)) => Way::Plain,
+            (ProgramStage::Uploaded | ProgramStage::Asked, Some(slot)) if entry.is_due() => {
+                Way::Asking(slot)
+            }
+            (ProgramStage::Refused, _)
+            | (ProgramStage::Uploaded | ProgramStage::Asked, Some(_)) => Way::Plain,
             // The bytes of another session are gone.
-            (Stage::Counted | Stage::Uploaded | Stage::Asked | Stage::Ready, _) => {
+            (
+                ProgramStage::Counted
+                | ProgramStage::Uploaded
+                | ProgramStage::Asked
+                | ProgramStage::Ready,
+                _,
+            ) => {
                 if entry.seen >= self.threshold {
                     self.wanted.push((program.digest, program.words.clone()));
                 }
@@ -110,32 +118,32 @@ impl ProgramTable {
     pub(crate) fn uploaded(&mut self, digest: u64, slot: u32, epoch: u32) {
         if let Some(entry) = self.entries.get_mut(&digest) {
             entry.bytes = Some((slot, epoch));
-            entry.stage = Stage::Uploaded;
+            entry.stage = ProgramStage::Uploaded;
             (entry.asked, entry.pause, entry.answer) = (None, ASK_FIRST, None);
         }
     }
 
     pub(crate) fn asked(&mut self, digest: u64, answer: u32) {
         if let Some(entry) = self.entries.get_mut(&digest) {
-            entry.stage = Stage::Asked;
+            entry.stage = ProgramStage::Asked;
             entry.answer = Some(answer);
             entry.asked = Some(Instant::now());
         }
     }
 
-    /// Notes a worker's answer: 0 under way, 1 ready, 2 refused.
+    /// Notes a worker's answer: 0 compiling, 1 ready, 2 refused.
     pub(crate) fn answered(&mut self, digest: u64, answer: i64) {
         if let Some(entry) = self.entries.get_mut(&digest) {
             entry.stage = match answer {
-                0 => Stage::Asked,
-                1 => Stage::Ready,
-                _ => Stage::Refused,
+                0 => ProgramStage::Asked,
+                1 => ProgramStage::Ready,
+                _ => ProgramStage::Refused,
             };
         }
     }
 }
 
-impl Entry {
+impl KnownProgram {
     fn is_due(&mut self) -> bool {
         let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= self.pause);
         if is_due && self.asked.is_some() {

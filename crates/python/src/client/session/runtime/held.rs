@@ -3,9 +3,9 @@
 use super::fork::forked;
 use super::state::{Caller, Runtime, WAITING, epoch};
 use crate::client::session::region::{
-    Held, HeldInstruction, Outcome, Program, Region, Segment, Treatment, Way, build,
+    HeldInstruction, HeldItem, HeldRegion, RegionProgram, Segment, SegmentOutcome, Treatment, Way,
+    build,
 };
-use crate::client::session::signal;
 use gt_protocol::{Attr, Dtype, Id, Instruction, Op, Operand};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -14,7 +14,7 @@ use std::collections::{HashSet, VecDeque};
 impl Runtime {
     /// Opens a region; returns false where one is open already, or where no part of it could be
     /// sent as a call: without a connection to a single worker.
-    pub(crate) fn open_region(&mut self, region: impl FnOnce() -> Region) -> bool {
+    pub(crate) fn open_region(&mut self, region: impl FnOnce() -> HeldRegion) -> bool {
         let is_alone = self.answers.workers.len() == 1 && self.begun && self.connection.is_some();
         let opens = self.region.is_none() && is_alone && !forked();
         if opens {
@@ -24,7 +24,7 @@ impl Runtime {
     }
 
     /// Ends the open region. What it still holds back could not be sent.
-    pub(crate) fn close_region(&mut self) -> Option<Region> {
+    pub(crate) fn close_region(&mut self) -> Option<HeldRegion> {
         self.drop_held();
         self.region.take()
     }
@@ -68,7 +68,7 @@ impl Runtime {
         Caller { signal, .. }: Caller,
     ) -> Option<Treatment> {
         let region = self.region.as_mut()?;
-        Some(region.treatment(op, signal, |signal| signal::places(py, signal)))
+        Some(region.treatment(op, signal, |signal| Self::places(py, signal)))
     }
 
     /// Returns true while something is held back.
@@ -100,20 +100,20 @@ impl Runtime {
         sent.map_err(PyRuntimeError::new_err)
     }
 
-    fn send_one(&mut self, one: Held) -> Result<(), String> {
+    fn send_one(&mut self, one: HeldItem) -> Result<(), String> {
         let Some(connection) = self.connection.as_mut() else {
             return Err("gt is not connected".to_owned());
         };
         match one {
-            Held::Instruction(HeldInstruction { op, mut words, outputs }) => {
+            HeldItem::Instruction(HeldInstruction { op, mut words, outputs }) => {
                 self.answers.number(op);
                 connection.send_words(op, &mut words, &outputs, &mut self.answers)
             }
-            Held::Made(instruction) => {
+            HeldItem::Made(instruction) => {
                 self.answers.number(instruction.op);
                 connection.send(&instruction, &mut self.answers)
             }
-            Held::Freed(slots) => connection.release(&slots, &mut self.answers),
+            HeldItem::Freed(slots) => connection.release(&slots, &mut self.answers),
         }
     }
 
@@ -130,10 +130,10 @@ impl Runtime {
             Ok(program) => region.table.way(program, epoch()),
             Err(unfit) => Way::Unfit(*unfit),
         };
-        let mut outcome = Outcome::Plain;
+        let mut outcome = SegmentOutcome::Plain;
         match (way, built) {
             (Way::Called(bytes), Ok(program)) => {
-                outcome = Outcome::Called;
+                outcome = SegmentOutcome::Called;
                 call(region, &program, bytes, site);
             }
             (Way::Asking(bytes), Ok(program)) => {
@@ -142,7 +142,7 @@ impl Runtime {
                     ask(region, &program, bytes, answer, site);
                 }
             }
-            (Way::Unfit(unfit), _) | (_, Err(unfit)) => outcome = Outcome::Unfit(unfit),
+            (Way::Unfit(unfit), _) | (_, Err(unfit)) => outcome = SegmentOutcome::Unfit(unfit),
             (Way::Plain, Ok(_)) => {}
         }
         if let Some(region) = &mut self.region {
@@ -152,15 +152,15 @@ impl Runtime {
     }
 }
 
-fn instruction(held: &Held) -> Option<&HeldInstruction> {
+fn instruction(held: &HeldItem) -> Option<&HeldInstruction> {
     match held {
-        Held::Instruction(instruction) => Some(instruction),
-        Held::Freed(_) | Held::Made(_) => None,
+        HeldItem::Instruction(instruction) => Some(instruction),
+        HeldItem::Freed(_) | HeldItem::Made(_) => None,
     }
 }
 
 /// An instruction on a program and its operands.
-fn on_program(op: Op, program: &Program, bytes: u32, site: u32) -> Instruction<'static> {
+fn on_program(op: Op, program: &RegionProgram, bytes: u32, site: u32) -> Instruction<'static> {
     let mut word = Instruction::new(op);
     word.tag = site;
     let slots = std::iter::once(bytes).chain(program.operands.iter().copied());
@@ -169,40 +169,40 @@ fn on_program(op: Op, program: &Program, bytes: u32, site: u32) -> Instruction<'
 }
 
 /// Puts the question whether the program is compiled in front of what is held back.
-fn ask(region: &mut Region, program: &Program, bytes: u32, answer: u32, site: u32) {
+fn ask(region: &mut HeldRegion, program: &RegionProgram, bytes: u32, answer: u32, site: u32) {
     region.table.asked(program.digest, answer);
     let mut word = on_program(Op::Compile, program, bytes, site);
     word.outputs.push(Id::slot(answer));
     word.attrs.push(Attr::List(Box::new([Dtype::I64.code().into(), 0])));
-    region.held.push_front(Held::Made(Box::new(word)));
+    region.held.push_front(HeldItem::Made(Box::new(word)));
 }
 
 /// Replaces what is held back by one call, the views that are taken of its results, and the frees.
-fn call(region: &mut Region, program: &Program, bytes: u32, site: u32) {
+fn call(region: &mut HeldRegion, program: &RegionProgram, bytes: u32, site: u32) {
     let mut word = on_program(Op::Call, program, bytes, site);
     word.outputs.extend(program.results.iter().map(|&(slot, _)| Id::slot(slot)));
     word.attrs.push(Attr::List(program.stated()));
     let mut exists: HashSet<u32> = program.operands.iter().copied().collect();
     exists.extend(program.results.iter().map(|(slot, _)| slot));
-    let mut held = VecDeque::from([Held::Made(Box::new(word))]);
+    let mut held = VecDeque::from([HeldItem::Made(Box::new(word))]);
     let mut freed = Vec::new();
     // Results that are computed within the call, and have no value outside.
     let mut inner: HashSet<u32> = HashSet::new();
     let mut views = program.views.iter().copied().peekable();
     for (at, one) in std::mem::take(&mut region.held).into_iter().enumerate() {
         match one {
-            Held::Instruction(view) if views.next_if_eq(&at).is_some() => {
+            HeldItem::Instruction(view) if views.next_if_eq(&at).is_some() => {
                 exists.extend(view.results());
-                held.push_back(Held::Instruction(view));
+                held.push_back(HeldItem::Instruction(view));
             }
-            Held::Instruction(one) => inner.extend(one.results()),
-            Held::Made(_) => {}
-            Held::Freed(slots) => freed.extend(slots),
+            HeldItem::Instruction(one) => inner.extend(one.results()),
+            HeldItem::Made(_) => {}
+            HeldItem::Freed(slots) => freed.extend(slots),
         }
     }
     freed.retain(|slot| exists.contains(slot) || !inner.contains(slot));
     if !freed.is_empty() {
-        held.push_back(Held::Freed(freed));
+        held.push_back(HeldItem::Freed(freed));
     }
     region.held = held;
 }

@@ -6,7 +6,7 @@ use crate::client::connection::Connection;
 use crate::client::connection::answers::{Answers, Failed};
 use crate::client::gil_cell::GilCell;
 use crate::client::session::generator::Generator;
-use crate::client::session::region::{Region, Treatment};
+use crate::client::session::region::{HeldRegion, Treatment};
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::wire::{HEADER_WORDS, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Instruction, Meta, Op};
@@ -51,7 +51,7 @@ pub(crate) struct Runtime {
     pub(super) is_start_told: bool,
     pub(super) slots: SlotPool,
     /// The region of the program that may be compiled, if the program is in one.
-    pub(crate) region: Option<Region>,
+    pub(crate) region: Option<HeldRegion>,
     words: Vec<u32>,
 }
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from gt import _core, config
 from gt._core import Tensor
+from gt.errors import Error
 from gt.sessions import notices
 
 __all__ = ["CompiledFunction", "Region", "Segment"]
@@ -71,7 +72,10 @@ class Region:
             )
         answers, self._answers = self._answers, {}
         for digest, answer in answers.items():
-            self._programs.answered(digest, int(answer))
+            try:
+                self._programs.answered(digest, int(answer))
+            except Error:
+                continue  # the session that was asked has ended
             self._say(digest)
         return _core.region_open(self._programs)
 

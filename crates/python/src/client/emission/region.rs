@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// True while a region is open: the only thing that an instruction outside of regions looks at.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
+/// Maximum number of times that sending goes on after an error.
+const TRIES_MAX: usize = 16;
+
 /// Notes the metadata of an instruction's operands, where it may have been held back.
 #[inline]
 pub(crate) fn note_operands(py: Python<'_>, operands: &[&Var]) {
@@ -50,7 +53,17 @@ pub(crate) fn close(py: Python<'_>) -> (Option<HeldRegion>, PyResult<()>) {
     let is_held = runtime::with(py, |runtime| {
         runtime.region.as_ref().is_some_and(|region| !region.is_empty())
     });
-    let sent = if is_held { prepare(py) } else { Ok(()) };
+    let mut sent = Ok(());
+    if is_held {
+        sent = prepare(py);
+        // An interrupt comes while there is no room. Values that the program holds must be sent all
+        // the same, or later instructions would name what nobody knows.
+        for _ in 0..TRIES_MAX {
+            if sent.is_ok() || prepare(py).is_ok() {
+                break;
+            }
+        }
+    }
     IS_OPEN.store(false, Ordering::Relaxed);
     (runtime::with(py, Runtime::close_region), sent)
 }

@@ -376,6 +376,10 @@ pub enum Op {
     AtenVjp,
     /// Metadata of the results of `aten`, as 4096 bytes of JSON and blanks: for the values, or for the metadata `operands`; with gradients of `wanted`.
     AtenMeta,
+    /// Has a worker compile a program for operands of this metadata, in the background. The one result says how far that is: 0 compiling, 1 ready, 2 refused.
+    Compile,
+    /// The results of a program, compiled where a worker has done so, else by its instructions one after the other.
+    Call,
     /// The client drops these values.
     Free,
     /// The client asks for `count` elements from `start` (row-major) of a value.
@@ -615,6 +619,8 @@ impl Op {
             0x0d01 => Op::Aten,
             0x0d02 => Op::AtenVjp,
             0x0d03 => Op::AtenMeta,
+            0x0d04 => Op::Compile,
+            0x0d05 => Op::Call,
             0x0b01 => Op::Free,
             0x0b02 => Op::Read,
             0x0b03 => Op::Chunk,
@@ -830,6 +836,8 @@ impl Op {
             "aten" => Op::Aten,
             "aten_vjp" => Op::AtenVjp,
             "aten_meta" => Op::AtenMeta,
+            "compile" => Op::Compile,
+            "call" => Op::Call,
             "free" => Op::Free,
             "read" => Op::Read,
             "chunk" => Op::Chunk,

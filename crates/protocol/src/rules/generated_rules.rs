@@ -185,6 +185,8 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::generic::stated,
     super::generic::stated,
     super::generic::answer,
+    super::generic::stated,
+    super::generic::stated,
     super::control::nothing,
     super::control::read,
     super::control::chunk,

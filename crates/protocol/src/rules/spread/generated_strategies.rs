@@ -185,6 +185,8 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::generic::follow,
     super::generic::follow,
     super::generic::follow,
+    super::generic::follow,
+    super::generic::follow,
     super::spec::gathered,
     super::spec::gathered,
     super::spec::gathered,

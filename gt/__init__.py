@@ -128,7 +128,7 @@ from math import inf as inf  # noqa: E402
 from math import nan as nan  # noqa: E402
 from math import pi as pi  # noqa: E402
 
-from gt.sessions.published import publish, unpublish  # noqa: E402
+from gt.sessions.published import grant, publish, revoke, unpublish  # noqa: E402
 from gt.sessions.published import session as session  # noqa: E402
 
 newaxis = None

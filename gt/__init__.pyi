@@ -100,7 +100,9 @@ from math import e as e
 from math import inf as inf
 from math import nan as nan
 from math import pi as pi
+from gt.sessions.published import grant as grant
 from gt.sessions.published import publish as publish
+from gt.sessions.published import revoke as revoke
 from gt.sessions.published import unpublish as unpublish
 from gt.sessions.published import session as session
 from gt.tensors.printing import set_printoptions as set_printoptions
@@ -210,6 +212,7 @@ from gt.sessions.session import gpu_workers as gpu_workers
 from gt.sessions.session import init as init
 from gt.sessions.session import is_connected as is_connected
 from gt.sessions.session import parallelize as parallelize
+from gt.sessions.session import rebalance as rebalance
 from gt.sessions.session import synchronize as synchronize
 from gt.compat.serialization import FileFormatError as FileFormatError
 from gt.compat.serialization import load as load

@@ -33,7 +33,7 @@ from gt.tensors.draws import Generator
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'LEASE_SECONDS_MAX', 'PUBLISHED_NAME_BYTES_MAX', 'PreparedCall', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'build_safetensors_header', 'call', 'cancel', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'metadata_address', 'new_token', 'next_draw', 'numbered', 'offer_aten', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'publish', 'published', 'published_names', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'session_request', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_source', 'worker_stats', 'workers', 'write_certificates']
+__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'LEASE_SECONDS_MAX', 'PUBLISHED_NAME_BYTES_MAX', 'PreparedCall', 'RegionPrograms', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'borrow', 'build_safetensors_header', 'call', 'cancel', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'grant', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'metadata_address', 'new_token', 'next_draw', 'numbered', 'offer_aten', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'program_steps', 'publish', 'published', 'published_names', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rebalance', 'region_close', 'region_open', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'session_request', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_rows', 'view_source', 'worker_stats', 'workers', 'write_certificates']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1592,6 +1592,31 @@ def published(name: str, index: _int, shape: _Dims, dtype: _DtypeArg) -> Tensor:
     """Value number `index` of those that a name keeps."""
 def published_names() -> str:
     """The session's names, as the dispatcher describes them."""
+def rebalance() -> str:
+    """Moves the session's values to the workers that are there now, at their next use."""
+def grant(name: str, user: str, is_revoked: _bool) -> str:
+    """Lets other sessions of a user borrow a name, or of everybody where the user is empty."""
+def borrow(session: str, name: str) -> str:
+    """Keeps what another session has published under a name, for [`published`]; without a session that is given back."""
+@final
+class RegionPrograms:
+    def __new__(cls, threshold: _int, least: _int, most: _int) -> Self: ...
+    def uploaded(self, digest: _int, bytes: Tensor) -> None:
+        """Notes the tensor that holds a program's bytes."""
+    def answered(self, digest: _int, answer: _int) -> None:
+        """Notes a worker's answer about a program: 0 compiling, 1 ready, 2 refused."""
+    def stages(self) -> list[tuple[_int, _int, str, _int, _int]]:
+        """Digest, number of instructions, stage, and numbers of occurrences and calls of each program."""
+
+def region_open(programs: RegionPrograms) -> _bool:
+    """Opens a region; returns false where that is not possible, and everything runs as always."""
+def region_close(
+    programs: RegionPrograms,
+) -> tuple[
+    list[tuple[str | None, _int, str, str | None]],
+    list[tuple[_int, builtins.bytes]],
+    list[tuple[_int, Tensor]],
+]: ...
 def session_request(action: str, name: str) -> str:
     """Asks the dispatcher for the named sessions (`list`) or what users have used (`usage`), or to take a session from its client (`detach`) or end it (`end`); returns its answer."""
 def session_counters() -> dict[str, _int]:
@@ -1717,6 +1742,14 @@ def new_token(name: str) -> tuple[str, str]:
 def serve(arguments: Sequence[str]) -> _int:
     """Runs the dispatcher program until SIGINT or SIGTERM; returns the exit code."""
 def executing_op() -> str | None: ...
+def program_steps(
+    program: builtins.bytes, dtypes: Sequence[object]
+) -> tuple[
+    _int,
+    list[_int],
+    list[tuple[str, list[Any], list[Any] | None, list[Any], list[_int]]],
+]: ...
+def view_rows() -> list[str]: ...
 def offer_aten(
     addresses: Sequence[_int],
     bind: Callable[

@@ -1,14 +1,11 @@
-"""`gt.compile` and its switches: a function does not change, and runs eagerly.
-
-The workers compile hot paths by themselves; so no number changes.
-"""
+"""`gt.compile` and its switches (gt/sessions/compiled.py has what it does)."""
 
 # ruff: noqa: ARG001 - arguments that PyTorch takes and that mean nothing here
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from gt import config
+from gt.sessions.compiled import CompiledFunction
 
 __all__ = ["compile", "disable", "is_compiling", "reset"]
 
@@ -26,15 +23,30 @@ def compile(
     disable: bool = False,
     **others: object,
 ) -> F | Callable[[F], F]:
-    """Returns `model`, also as a decorator with arguments; reports it if GT_VERBOSE is set.
+    """A function, or a module, whose instructions a worker compiles with PyTorch's inductor.
+
+    Python runs the function at every call. A program of instructions that comes again is compiled
+    in the background; from then on it is one instruction. The compiled code sums in another order,
+    so results differ from the plain ones in their last bits. `gt.debug.explain_compile` says what
+    became of a function. Without PyTorch on the worker, or over several workers, everything runs as
+    always.
 
     Args:
-        model: A function or a module.
-        fullgraph: Accepted and ignored, as are all further arguments.
+        model: A function, or a module, which is changed and returned. Without it, a decorator.
+        fullgraph: Accepted and ignored, as are `dynamic`, `mode` and `options`.
+        backend: "inductor"; with "eager" and "aot_eager" nothing is compiled.
+        disable: True leaves the function as it is.
     """
     if model is None:
-        return say_unchanged
-    return say_unchanged(model)
+        return lambda function: compile(function, backend=backend, disable=disable)  # type: ignore[return-value] # F, with a function
+    if disable or backend in ("eager", "aot_eager"):
+        return model
+    from gt.nn.module import Module
+
+    if isinstance(model, Module):
+        model.compile()
+        return model
+    return CompiledFunction(model)  # type: ignore[return-value] # called as the function is
 
 
 def disable(fn: F | None = None, recursive: bool = True, **others: object) -> F | Callable[[F], F]:
@@ -49,16 +61,6 @@ def is_compiling() -> bool:
 
 def reset() -> None:
     """Does nothing: no compiled code is kept."""
-
-
-def say_unchanged(model: F) -> F:
-    """Returns `model`, and reports under GT_VERBOSE that it is unchanged."""
-    if config.is_verbose():
-        name = getattr(model, "__name__", type(model).__name__)
-        from gt.sessions import notices
-
-        notices.say(f"{name} is not compiled: it runs eagerly as it is", notices.INFO)
-    return model
 
 
 def __getattr__(name: str) -> object:

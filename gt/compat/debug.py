@@ -2,9 +2,10 @@
 
 from gt import _core
 from gt._core import Tensor
+from gt.sessions.compiled import region_of
 from gt.tensors.aten import call
 
-__all__ = ["get_worker_stats", "print_tape", "stats"]
+__all__ = ["explain_compile", "get_worker_stats", "print_tape", "stats"]
 
 
 def print_tape(tensor: Tensor | None = None) -> None:
@@ -16,6 +17,18 @@ def print_tape(tensor: Tensor | None = None) -> None:
     """
     lines = _core.print_tape(tensor)
     print("\n".join(lines) if lines else "the tape is empty")  # noqa: T201 - its purpose
+
+
+def explain_compile(function: object) -> str:
+    """Describe what `gt.compile` has made of a function: its programs, and its last call.
+
+    Args:
+        function: what `gt.compile` returned, or the name of a scope with `compile: true`.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    return region_of(function).explanation()
 
 
 def get_worker_stats() -> list[dict[str, float]]:

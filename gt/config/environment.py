@@ -292,6 +292,26 @@ def aten_rows() -> str:
     return read(variables.ATEN)
 
 
+def compilation() -> str:
+    """Value of GT_COMPILE: `inductor`, `eager` or `off`."""
+    return read(variables.COMPILE)
+
+
+def hotpath_threshold() -> int:
+    """Value of GT_HOTPATH_THRESHOLD."""
+    return read(variables.HOTPATH_THRESHOLD)
+
+
+def hotpath_min_seq() -> int:
+    """Value of GT_HOTPATH_MIN_SEQ."""
+    return read(variables.HOTPATH_MIN_SEQ)
+
+
+def debugs_compile() -> bool:
+    """True if GT_DEBUG_COMPILE asks for messages about compiling."""
+    return read(variables.DEBUG_COMPILE)
+
+
 def front() -> str:
     """Value of GT_FRONT, which lets operators on the device `mux` be called in C++: `auto`, `on` or
     `off`.

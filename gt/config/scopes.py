@@ -489,6 +489,12 @@ _EMPTY = document.Document(entries={}, rules=(), mistakes=())
 state = _State()
 
 
+def compiles() -> bool:
+    """True if the scope that the program is in is to be compiled."""
+    scope = state.by_signal.get(current.get())
+    return scope is not None and scope.meaning.compile
+
+
 def signal_in(around: int, name: str, backward: str | None = None) -> int:
     """Id of the scope `name` in the scope with the id `around` (0 for none)."""
     scope = state.scopes.get((around, name, backward, None, False))  # without the lock: a hot path

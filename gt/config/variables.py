@@ -23,19 +23,15 @@ OFF = ("0", "false", "no", "off")
 # Similarity above which an unknown name counts as a misspelling.
 LIKENESS = 0.75
 _PLACEMENTS = "GT_INSTRUCTION_LOG=FILE has each placement, gt.explain(x) its reason"
-_COMPILATION = "each operator runs by itself"
+_COMPILATION = "gt.compile(function) says what to compile"
 # Variables from the papers that have no effect yet, with the setting to use meanwhile or the
 # behaviour that holds without them.
 PROMISED = {
     "GT_DEBUG_CLIENT": "gt.debug.print_tape() shows what backward goes through",
     "GT_DEBUG_DISPATCHER": _PLACEMENTS,
     "GT_DEBUG_WORKER": "gt.debug.get_worker_stats() counts what workers do",
-    "GT_DEBUG_COMPILE": _COMPILATION,
     "GT_AUTO_COMPILE": _COMPILATION,
-    "GT_COMPILE": _COMPILATION,
     "GT_HOTPATH_WINDOW": _COMPILATION,
-    "GT_HOTPATH_THRESHOLD": _COMPILATION,
-    "GT_HOTPATH_MIN_SEQ": _COMPILATION,
     "GT_HOTPATH_MAX_EXPAND": _COMPILATION,
 }
 
@@ -446,6 +442,41 @@ NVCC = Variable(
     summary="The CUDA compiler that a build of GT takes.",
 )
 
+COMPILE = Variable(
+    name="GT_COMPILE",
+    family=EVERYBODY,
+    default="inductor",
+    parse=one_of("inductor", "eager", "off"),
+    expected="inductor, eager or off",
+    summary="How a worker compiles what `gt.compile` and `compile: true` ask for.",
+    details="`inductor` is PyTorch's compiler. `eager` sends programs as calls too, and a worker "
+    "runs them by the kernels that run each instruction alone, so that no bit changes. `off` holds "
+    "nothing back, and compiles nothing.",
+)
+HOTPATH_THRESHOLD = Variable(
+    name="GT_HOTPATH_THRESHOLD",
+    family=EVERYBODY,
+    default=2,
+    parse=_count,
+    expected=COUNT,
+    summary="How often a program has to come before it is compiled.",
+)
+HOTPATH_MIN_SEQ = Variable(
+    name="GT_HOTPATH_MIN_SEQ",
+    family=EVERYBODY,
+    default=4,
+    parse=_count,
+    expected=COUNT,
+    summary="The fewest instructions of a program that is compiled.",
+)
+DEBUG_COMPILE = Variable(
+    name="GT_DEBUG_COMPILE",
+    family=TRACES,
+    default=False,
+    parse=_switch,
+    expected=SWITCH,
+    summary="Says on standard error what becomes of each program of `gt.compile`.",
+)
 VARIABLES: tuple[Variable[object], ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Variable)
 )

@@ -58,6 +58,12 @@ def all_of(check: Tensor, dims: int) -> Tensor:
     return check.reshape((*check.shape[: check.ndim - dims], -1)).all(-1)
 
 
+def _if_whole(value: Tensor, check: Tensor) -> Tensor:
+    """True where `check` holds of whole numbers, which integers are without a look."""
+    is_real = value.dtype.is_floating_point or value.dtype.is_complex
+    return (value % 1 == 0) & check if is_real else check
+
+
 class Constraint:
     """A region over which a variable is valid."""
 
@@ -250,7 +256,7 @@ class _IntegerGreaterThan(_GreaterThanEq):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & super().check(value)
+        return _if_whole(value, super().check(value))
 
 
 class _LessThan(_Bounded):
@@ -265,7 +271,7 @@ class _IntegerLessThan(_LessThan):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & (value <= self.upper_bound)
+        return _if_whole(value, value <= self.upper_bound)
 
 
 class _Interval(_Bounded):
@@ -280,7 +286,7 @@ class _IntegerInterval(_Interval):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & super().check(value)
+        return _if_whole(value, super().check(value))
 
 
 class _HalfOpenInterval(_Interval):

@@ -68,7 +68,7 @@ class Distribution:
                 stacklevel=3,
             )
         checked = [
-            (name, limit, limit.check(getattr(self, name)).all())
+            (name, limit, _all(limit.check(getattr(self, name))))
             for name, limit in limits.items()
             if not constraints.is_dependent(limit) and self._is_given(name)
         ]
@@ -253,7 +253,7 @@ class Distribution:
             return
         if support is None:
             raise AssertionError("support is unexpectedly None")
-        if not all(_read(support.check(value).all())):
+        if not all(_read(_all(support.check(value)))):
             raise InvalidValue(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, "
@@ -283,6 +283,11 @@ def class_of_ours(cls: type[Distribution]) -> type[Distribution]:
     """The nearest base class that this package defines, or the class itself."""
     package = __name__.rpartition(".")[0]
     return next(c for c in cls.__mro__ if c.__module__.startswith(package))
+
+
+def _all(check: Tensor) -> Tensor:
+    """True if a check holds everywhere, without dimensions."""
+    return check.all() if check.ndim else check
 
 
 def _read(*checks: Tensor) -> list[bool]:

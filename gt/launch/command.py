@@ -125,6 +125,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--env", action="append", default=[], metavar="NAME[=VALUE]", help="goes with workers")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of ENGINE's")
     add("--option", action="append", default=[], metavar="WORD", help="for ENGINE's own command")
+    add("--policy", metavar="FILE", help="of the dispatcher: shares, priorities and quotas by user")
     add("--name", default=NAME, help="of the job, or of the cluster that stays (%(default)s)")
     add(
         "--join-seconds", type=float, default=JOIN_SECONDS, metavar="N",
@@ -165,7 +166,22 @@ def _plan(options: argparse.Namespace, described: Engine, program: tuple[str, ..
         settings=_settings(options.set, described),
         options=tuple(options.option),
         token=config.token() or secrets.token_hex(16) if is_submitted else "",
+        policy=_policy(options.policy, described),
     )
+
+
+def _policy(file: str | None, described: Engine) -> str:
+    """The policy's file, which the dispatcher reads where it runs."""
+    if file is None:
+        return ""
+    if described.name == "k8s":
+        raise LaunchError(
+            "--policy: a pod has no files of this machine; mount it and start gt.server"
+        )
+    path = Path(file).absolute()
+    if not path.is_file():
+        raise LaunchError(f"--policy: there is no file {path}")
+    return str(path)
 
 
 def _own_host(described: Engine, hosts: Sequence[Host]) -> str:

@@ -48,6 +48,7 @@ class Plan:
         options: options for the engine's own command, unchanged.
         token: token of the launch, if the text must contain it; empty if it is passed in GT_TOKEN.
         address_file: file for the address of a cluster that stays, on storage that its hosts share.
+        policy: file of the dispatcher's policy, where the dispatcher runs; empty for none.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Plan:
     options: tuple[str, ...]
     token: str = ""
     address_file: str = ""
+    policy: str = ""
 
     @property
     def host(self) -> str:
@@ -73,6 +75,11 @@ class Plan:
     def port(self) -> str:
         """Port of the dispatcher's address."""
         return self.address.rpartition(":")[2]
+
+    @property
+    def serving(self) -> list[str]:
+        """Words for the dispatcher's command, behind its address and tokens."""
+        return ["--policy", self.policy] if self.policy else []
 
     @property
     def is_here(self) -> bool:
@@ -178,7 +185,7 @@ def rendered(engine: Engine, plan: Plan) -> str:
     host = LOOPBACK if plan.host == LOOPBACK else EVERYWHERE
     serve = [plan.python, "-m", "gt.server", "--host", host, "-p", plan.port]
     lines = ["# the dispatcher, with a token of this launch in TOKENS and in GT_TOKEN"]
-    lines += [shlex.join([*serve, "--token-file", "TOKENS"])]
+    lines += [shlex.join([*serve, "--token-file", "TOKENS", *plan.serving])]
     lines += [f"# {plan.workers} workers"] if (commands := engine.commands(plan)) else []
     for command in commands:
         read = " <<< $GT_TOKEN" if command.takes_token else ""

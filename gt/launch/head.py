@@ -100,7 +100,7 @@ class Head:
         listen = LOOPBACK if self._plan.host == LOOPBACK else EVERYWHERE
         words = [sys.executable, "-m", "gt.server", "--host", listen, "-p", self._plan.port]
         process = subprocess.Popen(
-            [*words, "--token-file", str(tokens), "--end-with-input"],
+            [*words, "--token-file", str(tokens), *self._plan.serving, "--end-with-input"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

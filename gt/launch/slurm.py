@@ -48,6 +48,7 @@ def _script(plan: Plan) -> str:
     lines += [f"export {name}={shlex.quote(value)}" for name, value in plan.environment.items()]
     words = ["--on", "srun", "-n", str(plan.workers)]
     words += ["--address-file", plan.address_file] if plan.address_file else []
+    words += plan.serving
     lines += [f"exec {shlex.join(plan.launcher(*words))}"]
     return "".join(f"{line}\n" for line in lines)
 

@@ -19,6 +19,7 @@ from gt.nn.global_hooks import hooks_are_there
 from gt.nn.hooked_call import call_hooked
 from gt.nn.parameter import Parameter
 from gt.nn.saved import Saved
+from gt.sessions.compiled import CompiledFunction
 from gt.tensors.devices import check_device
 
 Self = TypeVar("Self", bound="Module")  # typing.Self is Python 3.11's
@@ -149,7 +150,14 @@ class Module(Saved["Module"]):
         return self
 
     def compile(self, *args: object, **options: object) -> None:
-        """Does nothing, like `gt.compile`: the module runs eagerly."""
+        """Compile the module's forward pass, as `gt.compile` does.
+
+        Args:
+            args: Accepted and ignored, as are `options`.
+        """
+        del args, options
+        if not isinstance(self.__dict__.get("forward"), CompiledFunction):
+            object.__setattr__(self, "forward", CompiledFunction(self.forward))
 
     def cuda(self: Self, device: object = None) -> Self:
         """Returns self unchanged; the dispatcher decides placement."""

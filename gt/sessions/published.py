@@ -1,4 +1,4 @@
-"""Values that a session keeps under names: gt.publish, gt.unpublish and gt.session.
+"""Values that a session keeps under names: gt.publish, gt.unpublish, gt.grant and gt.session.
 
 A named session (`gt.connect(address, session="exp1")`) outlives its client, and its next client
 finds what was published. The dispatcher keeps the values themselves, so nothing is copied to the
@@ -6,30 +6,17 @@ client or to a disk.
 """
 
 import json
-import math
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
 
 from gt import _core
 from gt._core import Tensor
-from gt.errors import Error, InvalidType, InvalidValue, UnknownName
+from gt.errors import InvalidType, InvalidValue, UnknownName
+from gt.sessions import contents, other
+from gt.sessions.contents import Published
 from gt.tensors.safetensors_file import Json
 
-__all__ = ["publish", "unpublish"]
-
-DEPTH_MAX = 64  # nested dictionaries and lists: far below the stack's limit
-Published: TypeAlias = (
-    Tensor
-    | bool
-    | int
-    | float
-    | str
-    | list["Published"]
-    | tuple["Published", ...]
-    | dict[str | int, "Published"]
-    | None
-)
+__all__ = ["grant", "publish", "revoke", "unpublish"]
 
 
 def publish(value: object, name: str) -> None:
@@ -53,16 +40,16 @@ def publish(value: object, name: str) -> None:
     """
     _check(name)
     tensors: list[Tensor] = []
-    structure = _described(value, (), tensors)
+    structure = contents.structure_of(value, (), tensors)
     rows: list[Json] = []
     gradients: list[Tensor] = []
     for tensor in tensors:
         gradient = tensor.grad if tensor.is_leaf else None
-        rows.append([*_row(tensor), None if gradient is None else _row(gradient)])
+        rows.append([*contents.row(tensor), None if gradient is None else contents.row(gradient)])
         gradients += [] if gradient is None else [gradient]
     text = json.dumps({"structure": structure, "tensors": rows}, separators=(",", ":")).encode()
-    contents = _core.from_bytes(bytearray(text), (len(text),), _core.uint8)
-    _core.publish(name, [contents, *tensors, *gradients])
+    described = _core.from_bytes(bytearray(text), (len(text),), _core.uint8)
+    _core.publish(name, [described, *tensors, *gradients])
 
 
 def unpublish(name: str) -> None:
@@ -76,14 +63,60 @@ def unpublish(name: str) -> None:
     _core.publish(name, [])
 
 
+def grant(name: str, user: str = "") -> None:
+    """Let other sessions read what this one has published under a name.
+
+    `gt.session("exp1")["w"]` in a session of that user is then what is published as `w` here at
+    that time, all of one moment, without bytes that move. They can compute with it and never write
+    to it. It counts for the quota of this session and its user, also when this session has let it
+    go and the other one has not. The grant is of the name: it holds for what is published under it
+    later, and ends when the name is unpublished.
+
+    Args:
+        name: A name of this session, which has a name itself (`gt.connect(address, session=NAME)`).
+        user: A user of the dispatcher's token file; every session of the dispatcher, if not given.
+
+    Raises:
+        UnknownName: The session has no such name; the error lists those that it has.
+        InvalidValue: The session has no name, or a user is given and the dispatcher knows none.
+    """
+    _change_grant(name, user, is_revoked=False)
+
+
+def revoke(name: str, user: str = "") -> None:
+    """Take back a `gt.grant`; what others have read already stays theirs until they let it go.
+
+    Raises:
+        UnknownName: The session has no such name; the error lists those that it has.
+        InvalidValue: There is no such grant.
+    """
+    _change_grant(name, user, is_revoked=True)
+
+
+def _change_grant(name: str, user: str, *, is_revoked: bool) -> None:
+    _check(name)
+    if not isinstance(user, str):
+        raise InvalidType(f"grant: a user is a string, not {_core.class_name(user)}")
+    answer = _core.grant(name, user, is_revoked)
+    if answer.startswith("-"):
+        if name not in _names():
+            raise _unknown(name)
+        raise InvalidValue(f"gt.{'revoke' if is_revoked else 'grant'}: {answer[1:]}")
+
+
 class Session(Mapping[str, Published]):
     """The names of the session and their values: `gt.session["w"]`, `del gt.session["w"]`.
 
     A module's name holds its state_dict, for `model.load_state_dict(gt.session["model"])`; one
     tensor of it is `gt.session["model.0.weight"]`. Reading a name moves no bytes.
+    `gt.session("exp1")` is another session, of which this one reads what it was granted.
     """
 
     __slots__ = ()
+
+    def __call__(self, name: str) -> other.OtherSession:
+        """Another session of the same dispatcher, by its name: `gt.session("exp1")["w"]`."""
+        return other.OtherSession(name)
 
     def __getitem__(self, name: str) -> Published:
         """Value of a name, or of a path that begins with a name.
@@ -93,12 +126,10 @@ class Session(Mapping[str, Published]):
         """
         names = _names()
         if name in names:
-            return _value(name, names[name])
-        parts = name.split(".")
-        for count in range(len(parts) - 1, 0, -1):
-            entry, path = ".".join(parts[:count]), ".".join(parts[count:])
+            return contents.value(name, names[name])
+        for entry, path in contents.split(name):
             if entry in names:
-                result = _at(_value(entry, names[entry]), path)
+                result = contents.part_at(contents.value(entry, names[entry]), path)
                 if result is not None:
                     return result[0]
         raise _unknown(name)
@@ -124,17 +155,6 @@ class Session(Mapping[str, Published]):
 
     def __repr__(self) -> str:
         return f"gt.session with {', '.join(map(repr, self)) or 'no names'}"
-
-
-def _at(value: Published, path: str) -> tuple[Published] | None:
-    """The part at a path of keys, joined by dots and with dots of their own; None without one."""
-    for key, part in value.items() if isinstance(value, dict) else ():
-        if path == str(key):
-            return (part,)
-        result = _at(part, path.removeprefix(f"{key}.")) if path.startswith(f"{key}.") else None
-        if result is not None:
-            return result
-    return None
 
 
 session = Session()
@@ -169,101 +189,3 @@ def sizes() -> dict[str, int]:
 def _unknown(name: str) -> UnknownName:
     names = ", ".join(map(repr, _names())) or "nothing"
     return UnknownName(f"nothing is published as {name!r}; the session holds {names}")
-
-
-# ---- contents: {"structure": …, "tensors": [[shape, dtype, requires_grad, gradient], …]}, where a
-# gradient is a row without one, or null. The values follow in this order, the gradients last ----
-
-
-def _row(tensor: Tensor) -> list[Json]:
-    dtype = str(tensor.dtype).rpartition(".")[2]
-    return [list(tensor.shape), dtype, tensor.is_leaf and tensor.requires_grad]
-
-
-def _value(name: str, length: int) -> Published:
-    contents = _core.published(name, 0, (length,), _core.uint8)
-    read = json.loads(bytes(_core.read_bytes(contents)))
-    tensors = [_tensor(name, index, row) for index, row in enumerate(read["tensors"], 1)]
-    index = len(tensors) + 1
-    for tensor, row in zip(tensors, read["tensors"], strict=True):
-        if row[3] is not None:
-            tensor.grad = _tensor(name, index, row[3])
-            index += 1
-    return _rebuilt(read["structure"], tensors)
-
-
-def _tensor(name: str, index: int, row: Sequence[Json]) -> Tensor:
-    shape, dtype, requires_grad = row[:3]
-    assert isinstance(shape, list), row
-    assert isinstance(dtype, str), row
-    sizes = [size for size in shape if isinstance(size, int)]
-    tensor = _core.published(name, index, sizes, getattr(_core, dtype))
-    return tensor.requires_grad_() if requires_grad else tensor
-
-
-def _described(value: object, place: tuple[str, ...], tensors: list[Tensor]) -> Json:
-    """The structure of a value; its tensors are added to `tensors`."""
-    where = ".".join(place) or "the value"
-    if len(place) > DEPTH_MAX:
-        raise InvalidType(f"publish: {where} is nested deeper than {DEPTH_MAX}")
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return {"tensor": len(tensors) - 1}
-    if isinstance(value, Mapping):
-        for key in value:
-            if isinstance(key, bool) or not isinstance(key, str | int):
-                raise InvalidType(
-                    f"publish: {where} has a key {key!r}; keys are strings and integers"
-                )
-        return {
-            "dict": [
-                [key, _described(one, (*place, str(key)), tensors)] for key, one in value.items()
-            ]
-        }
-    if isinstance(value, list | tuple):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_described(one, (*place, str(i)), tensors) for i, one in enumerate(value)]}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"float": repr(value)}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return _described(_state(value, where), place, tensors)
-
-
-def _state(value: object, where: str) -> Mapping[str, object]:
-    """The state of a module, an optimizer or a scheduler."""
-    from gt.nn import Module
-
-    if isinstance(value, Module):
-        return value.state_dict(keep_vars=True)
-    state_dict = getattr(value, "state_dict", None)
-    state = state_dict() if callable(state_dict) else None
-    if not isinstance(state, Mapping):
-        raise InvalidType(
-            f"publish: {where} is a {_core.class_name(value)}; tensors, modules, optimizers, "
-            "dictionaries, lists, tuples, numbers, strings and None can be published"
-        )
-    return state
-
-
-def _rebuilt(structure: Json, tensors: Sequence[Tensor]) -> Published:
-    if structure is None or isinstance(structure, bool | int | float | str):
-        return structure
-    assert isinstance(structure, dict), structure
-    ((kind, body),) = structure.items()
-    if kind == "tensor" and isinstance(body, int):
-        return tensors[body]
-    if kind == "float" and isinstance(body, str):
-        return float(body)
-    if kind in ("list", "tuple") and isinstance(body, list):
-        values = [_rebuilt(value, tensors) for value in body]
-        return values if kind == "list" else tuple(values)
-    if kind == "dict" and isinstance(body, list):
-        return dict(_pair(item, tensors) for item in body)
-    raise Error(f"the contents of a published value have a part without meaning: {kind}")
-
-
-def _pair(item: Json, tensors: Sequence[Tensor]) -> tuple[str | int, Published]:
-    assert isinstance(item, list), item
-    assert isinstance(item[0], str | int), item
-    return item[0], _rebuilt(item[1], tensors)

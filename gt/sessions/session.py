@@ -29,6 +29,7 @@ __all__ = [
     "init",
     "is_connected",
     "parallelize",
+    "rebalance",
     "synchronize",
 ]
 
@@ -66,7 +67,7 @@ def connect(
             uses shared memory, unless GT_NO_RING=1 keeps it on TCP.
         workers: number of workers that must have joined before this returns. A layout over all
             workers covers those that have joined, so a program that distributes tensors should set
-            it.
+            it; `gt.rebalance()` takes in those that come later.
         worker_seconds: limit of the wait for them; and of the wait of the first read (or
             synchronize, or an operation on a full connection) without a worker.
         wait: shorter name of `worker_seconds`.
@@ -179,6 +180,23 @@ def synchronize() -> None:
         NoWorker: the dispatcher has no worker, and none has joined within the limit of `connect`.
     """
     _core.synchronize()
+
+
+def rebalance() -> int:
+    """Let this session use the workers that are there now, and not only those that it began with.
+
+    A layout is decided over the workers that there are at that time. When others join later (one
+    line says so), what the session has stays where it is. This function gives every tensor the
+    layout that it would have if it were made now: what was cut or copied over all workers is so
+    over all that are there, what a signal places follows the signal, and a session whose worker is
+    shared moves to one with fewer sessions. Layouts over workers that the program has chosen, over
+    meshes of several dimensions, and shards of unequal sizes stay. Each tensor moves at its next
+    use; values keep their bits, `gt.explain` says what happened.
+
+    Returns:
+        The number of values that move, those that are published among them.
+    """
+    return int(_core.rebalance().removeprefix("values="))
 
 
 def gpu_workers(count: int) -> None:

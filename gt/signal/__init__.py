@@ -19,6 +19,7 @@ from gt import _core
 from gt._core import Tensor
 from gt.config import scopes
 from gt.errors import InvalidType, InvalidValue
+from gt.sessions import compiled
 
 __all__ = ["context", "enter", "exit", "tensor"]
 
@@ -27,8 +28,11 @@ NAME_BYTES_MAX = 4096  # limit for a text in an instruction
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Open scopes of enter(), innermost last: name, and id of the enclosing scope.
-_entered: ContextVar[tuple[tuple[str, int], ...]] = ContextVar("gt.signal.entered", default=())
+# Open scopes of enter(), innermost last: name, id of the enclosing scope, and the region that it
+# opened, if it is compiled.
+_entered: ContextVar[tuple[tuple[str, int, compiled.Region | None], ...]] = ContextVar(
+    "gt.signal.entered", default=()
+)
 
 
 class context:  # noqa: N801 - used like a function
@@ -52,12 +56,13 @@ class context:  # noqa: N801 - used like a function
     def __init__(self, name: str, backward: str | None = None) -> None:
         _check(name, backward)
         self._name, self._backward = name, backward
-        self._around: list[tuple[int, int]] = []
+        self._around: list[tuple[int, int, compiled.Region | None]] = []
 
     def __enter__(self) -> None:
         around = scopes.current.get()
         scopes.current.set(scopes.signal_in(around, self._name, self._backward))
-        self._around.append((around, _core.signal_entered()))
+        region = compiled.opened(self._name) if scopes.compiles() else None
+        self._around.append((around, _core.signal_entered(), region))
 
     def __exit__(
         self,
@@ -65,9 +70,11 @@ class context:  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        around, entered = self._around.pop()
+        around, entered, region = self._around.pop()
         signal = scopes.current.get()
         scopes.current.set(around)
+        if region is not None:
+            region.end()
         if error is None:
             _core.signal_left(signal, entered)
 
@@ -126,7 +133,8 @@ def enter(name: str, backward: str | None = None) -> None:
     _check(name, backward)
     around = scopes.current.get()
     scopes.current.set(scopes.signal_in(around, name, backward))
-    _entered.set((*_entered.get(), (name, around)))
+    region = compiled.opened(name) if scopes.compiles() else None
+    _entered.set((*_entered.get(), (name, around, region)))
 
 
 def exit(name: str) -> None:
@@ -140,7 +148,10 @@ def exit(name: str) -> None:
         innermost = f"{open_scopes[-1][0]!r} is the innermost" if open_scopes else "none is open"
         raise InvalidValue(f"signal.exit({name!r}): {innermost}")
     _entered.set(open_scopes[:-1])
-    scopes.current.set(open_scopes[-1][1])
+    _, around, region = open_scopes[-1]
+    scopes.current.set(around)
+    if region is not None:
+        region.end()
 
 
 def tensor(x: Tensor, name: str) -> Tensor:

@@ -18,6 +18,7 @@ from gt._core import Tensor, call
 from gt.composite.casts import cast, known_dtype
 from gt.composite.common import Number, Shape, sizes, whole
 from gt.composite.factors import check_fits
+from gt.composite.joining import PARTS_MAX
 from gt.errors import DtypeError, InvalidType, ShapeError, out_refused
 from gt.tensors.conversion import Array, Data, as_array, whole_numbers
 from gt.tensors.devices import check_device
@@ -66,12 +67,26 @@ def tensor(
         result = _core.from_numbers(data, dtype, requires_grad)
     elif dtype is None and not requires_grad:
         result = _as_it_is(data)
+    if result is None and (stacked := _stacked(data, dtype)) is not None:
+        result = finish(stacked, requires_grad)
     if result is not None:
         return result
     array, chosen = as_array(data, dtype)
     if dtype is None and requires_grad and array.dtype.kind == "i" and whole_numbers(data):
         chosen = get_default_dtype()
     return from_array(array, chosen, requires_grad)
+
+
+def _stacked(data: object, dtype: _core.dtype | None) -> Tensor | None:
+    """A copy of a list of 0-d tensors of one dtype, which nobody need read; None for others."""
+    if not isinstance(data, (list, tuple)) or not data or not isinstance(data[0], Tensor):
+        return None
+    own = data[0].dtype
+    if own == _core.bfloat16 or (dtype is not None and dtype != own) or len(data) > PARTS_MAX:
+        return None
+    if not all(isinstance(x, Tensor) and x.ndim == 0 and x.dtype == own for x in data):
+        return None
+    return call("stack", *data, dim=0).detach()
 
 
 def as_tensor(data: Data, dtype: _core.dtype | None = None, device: object = None) -> Tensor:

@@ -1,5 +1,6 @@
 """Facts about element types that need no tensor: promotion, limits, the default dtype."""
 
+import functools
 from typing import TypeAlias
 
 import numpy as np
@@ -118,6 +119,14 @@ def common_type(*operands: Tensor | Number | complex) -> _core.dtype:
     return out
 
 
+@functools.cache
+def _limits(dtype: str) -> tuple[int, float, float, float, float]:
+    """Bits, eps, tiny, max and resolution, which numpy looks up slowly."""
+    limits = np.finfo(NUMPY[dtype])
+    resolution = float(f"1e-{limits.precision}")
+    return int(limits.bits), float(limits.eps), float(limits.tiny), float(limits.max), resolution
+
+
 class finfo:  # noqa: N801  (PyTorch's name)
     """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution, dtype."""
 
@@ -130,10 +139,7 @@ class finfo:  # noqa: N801  (PyTorch's name)
             self.bits, self.eps = 16, BFLOAT16["eps"]
             self.tiny, self.max, self.resolution = BFLOAT16["tiny"], BFLOAT16["max"], 0.01
         else:
-            limits = np.finfo(NUMPY[repr(dtype)])
-            self.bits, self.eps = int(limits.bits), float(limits.eps)
-            self.tiny, self.max = float(limits.tiny), float(limits.max)
-            self.resolution = float(f"1e-{limits.precision}")
+            self.bits, self.eps, self.tiny, self.max, self.resolution = _limits(repr(dtype))
         self.min, self.smallest_normal = -self.max, self.tiny
 
     def __repr__(self) -> str:

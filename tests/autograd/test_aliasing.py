@@ -4,6 +4,7 @@ A failing program is made as short as it can be and printed as Python, with its 
 """
 
 import warnings
+from collections.abc import Callable
 
 import aliasing_programs
 import numpy as np
@@ -28,21 +29,33 @@ def outcome(line: str, names: dict[str, object]) -> Exception | None:
     return None
 
 
-def difference(lines: list[str]) -> str | None:
+Outcomes = list[Exception | None]
+
+
+def plainly(lines: list[str], names: dict[str, object]) -> Outcomes:
+    return [outcome(line, names) for line in lines]
+
+
+def difference(
+    lines: list[str], run_ours: Callable[[list[str], dict[str, object]], Outcomes] = plainly
+) -> str | None:
     """Difference between GT's and PyTorch's run of a program; None where there is none."""
     theirs: dict[str, object] = {"T": torch}
     ours: dict[str, object] = {"T": gt}
     # PyTorch's backward pass sees writes through `.data` to what was saved; GT's does not.
     finished = not any(".data" in line for line in lines)
-    for number, line in enumerate(lines):
-        expected, got = outcome(line, theirs), outcome(line, ours)
+    expectations: Outcomes = []
+    for line in lines:
+        expectations.append(outcome(line, theirs))
+        if expectations[-1] is not None and "backward" in line:
+            finished = False  # which gradients had arrived before the error is nobody's promise
+            break
+    outcomes = run_ours(lines[: len(expectations)], ours)
+    for number, (expected, got) in enumerate(zip(expectations, outcomes, strict=True)):
         if isinstance(expected, NameError):
             continue
         if problem := different_errors(expected, got):
             return f"line {number + 1}: {problem}"
-        if expected is not None and "backward" in line:
-            finished = False  # which gradients had arrived before the error is nobody's promise
-            break
     for name, x in theirs.items():
         if isinstance(x, torch.Tensor) and (problem := different(x, ours.get(name), finished)):
             return f"{name}: {problem}"

@@ -74,6 +74,27 @@ def test_who_does_not_end_is_killed():
 # ---- gt launch on this machine ----
 
 
+def test_a_policy_is_the_dispatchers(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("default: {memory: 1 MiB}\n")
+    code = """
+import gt
+try:
+    gt.ones(1024, 1024).sum().item()
+except gt.OutOfMemoryError as error:
+    print("quota of 1.0 MiB" in str(error))
+"""
+    words = ("--policy", policy, "--", sys.executable, "-c", code)
+    done = gt("launch", "-n", 1, *words)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+    policy.write_text("default: {memroy: 1 MiB}\n")
+    done = gt("launch", "-n", 1, *words)
+    assert done.returncode == 1
+    assert 'policy.yaml:1: unknown key "memroy"; did you mean memory?' in done.stderr
+    done = gt("launch", "-n", 1, "--policy", tmp_path / "none.yaml", "--", "true")
+    assert f"--policy: there is no file {tmp_path / 'none.yaml'}" in done.stderr
+
+
 def test_eight_workers_give_their_first_result():
     done = gt("launch", "-n", 8, "--", sys.executable, "-c", SUM)
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,13 @@ from cluster import Cluster, first_line, result, until
 import gt
 from gt.tools import usage
 
+# Products of identity matrices, so that the result is exact.
+POURING = """
+x = gt.eye(600)
+for _ in range(200):
+    x = x @ gt.eye(600)
+print(x.max().item())
+"""
 MIB = 1 << 20
 ROWS = MIB // 4  # a row of f32 of this length is a MiB
 
@@ -267,4 +274,41 @@ def test_the_schema_and_the_dispatcher_know_the_same_keys() -> None:
     assert set(schema["properties"]) == {"default", "users"}
     user = schema["$defs"]["user"]
     assert user["additionalProperties"] is False
-    assert set(user["properties"]) == {"weight", "memory", "sessions"}
+    keys = {"weight", "priority", "memory", "session_memory", "sessions", "named"}
+    assert set(user["properties"]) == keys
+    session = schema["$defs"]["session"]
+    assert session["additionalProperties"] is False
+    assert set(session["properties"]) == {"priority", "memory"}
+    assert schema["$defs"]["priority"]["enum"] == ["low", "normal", "high"]
+
+
+def test_a_session_has_a_quota_of_its_own(shared: Shared) -> None:
+    shared.change("users: {ada: {session_memory: 4 MiB, named: {big: {memory: 8 MiB}}}}\n")
+    code = f"""
+kept = gt.ones(3, {ROWS})
+try:
+    print((kept + 1).sum().item())
+except gt.OutOfMemoryError as error:
+    print(error)
+"""
+    text = shared.run("ada", code)
+    assert "has a quota of 4.0 MiB, holds 3.0 MiB and needs 3.0 MiB more" in text
+    assert "in `add`, called at <string>:6" in text
+    attached = f"gt.disconnect()\ngt.connect({shared.cluster.address!r}, session='big')\n"
+    assert float(shared.run("ada", attached + code)) == 6.0 * ROWS
+    more = attached + code.replace("ones(3,", "ones(5,")
+    assert 'session "big" has a quota of 8.0 MiB, holds 5.0 MiB' in shared.run("ada", more)
+    assert float(shared.run("bob", code)) == 6.0 * ROWS
+
+
+def test_a_policy_with_priorities_is_taken_and_a_wrong_one_names_the_words(shared: Shared) -> None:
+    shared.change("users: {ada: {priority: high}, bob: {priority: low}}\n")
+    slow = shared.client("bob", "x = gt.ones(600, 600)\nprint('in', flush=True)\n" + POURING)
+    assert first_line(slow) == "in\n"
+    assert (
+        float(shared.run("ada", "print((gt.ones(300, 300) @ gt.ones(300, 300)).mean().item())"))
+        == 300
+    )
+    assert result(slow) == "1.0\n"
+    shared.change("users: {ada: {priority: urgent}}\n")
+    assert 'priority: "urgent" is not low, normal or high' in shared.cluster.log

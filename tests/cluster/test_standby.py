@@ -233,3 +233,39 @@ def test_an_end_leaves_nothing_and_what_cannot_go_on_is_refused() -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == 2, done.stderr
         assert "--standby does not go with --" in done.stderr
+
+
+def test_grants_borrowed_values_and_new_layouts_are_the_standbys_too() -> None:
+    with running(1) as cluster:
+        named = f"gt.disconnect()\ngt.connect({cluster.address!r}, session='train', workers=1)\n"
+        owner = cluster.client(
+            named
+            + """
+w = gt.distribute(gt.arange(8.0), dim=0)
+gt.publish(w, "w")
+gt.grant("w")
+print("in", flush=True)
+input()
+gt.synchronize()
+moved = gt.rebalance()
+print("moved", moved, flush=True)
+input()
+print(gt.session["w"].layout, (w + 0).layout, (w + 0).tolist() == list(range(8)))
+"""
+        )
+        assert owner.stdout.readline() == "in\n"
+        reader = cluster.client(
+            "w = gt.session('train')['w']\nprint('in', flush=True)\ninput()\n"
+            "print((w + 1).sum().item(), gt.session('train')['w'].sum().item())"
+        )
+        assert reader.stdout.readline() == "in\n"
+        cluster.kill()
+        cluster.add_worker()
+        cluster.wait_for_workers()
+        owner.stdin.write("\n")
+        owner.stdin.flush()
+        assert owner.stdout.readline() == "moved 2\n"
+        cluster.kill()
+        assert reader.communicate("\n", timeout=30)[0] == "36.0 28.0\n"
+        printed, errors = owner.communicate("\n", timeout=30)
+        assert printed == "shard(0)@[0,1] shard(0)@[0,1] True\n", errors

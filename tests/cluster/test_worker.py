@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -227,17 +228,33 @@ def test_what_others_send_ahead_is_put_aside_up_to_a_limit(workers: list[Worker]
 
 def _whole(worker: Worker, sizes: dict[int, int]) -> list[Answer]:
     """Answers of so many bytes, by request; a long one comes in chunks."""
-    found: dict[int, Answer] = {}
-    data = b""
-    while any(
-        len(found[request].data) < size if request in found else True
-        for request, size in sizes.items()
-    ):
-        data += worker.connection.read(_READ_MS)
-        found = {answer.request: answer for answer in answers(data)}
-        for answer in found.values():
-            assert answer.kind == REPLY, answer.text
-    return [found[request] for request in sizes]
+    return _whole_of_all([worker], sizes)[0]
+
+
+def _whole_of_all(workers: Sequence[Worker], sizes: dict[int, int]) -> list[list[Answer]]:
+    """The answers of each worker, taken as they come, as a dispatcher does.
+
+    A worker whose ring of answers is full takes no part in collectives until somebody has read it.
+    """
+    data = [b""] * len(workers)
+    found: list[dict[int, Answer]] = [{} for _ in workers]
+    deadline = time.monotonic() + _READ_MS / 1000
+    while waiting := [place for place, own in enumerate(found) if not _is_whole(own, sizes)]:
+        for place in waiting:
+            with contextlib.suppress(TimeoutError):
+                data[place] += workers[place].connection.read(_READ_MS if len(waiting) == 1 else 1)
+                found[place] = {answer.request: answer for answer in answers(data[place])}
+                deadline = time.monotonic() + _READ_MS / 1000
+            for answer in found[place].values():
+                assert answer.kind == REPLY, answer.text
+        assert time.monotonic() < deadline, f"no answer of workers {waiting} in {_READ_MS} ms"
+    return [[own[request] for request in sizes] for own in found]
+
+
+def _is_whole(found: dict[int, Answer], sizes: dict[int, int]) -> bool:
+    return all(
+        request in found and len(found[request].data) >= size for request, size in sizes.items()
+    )
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 import torch
-from test_worker import Worker, _numbers, _shards, _uploaded, _whole, op, read
+from test_worker import Worker, _numbers, _shards, _uploaded, _whole_of_all, op, read
 
 from gt.worker.pytorch import kernels
 
@@ -52,6 +52,5 @@ def check_reductions(
                     op("free", (), (1, 2)),
                 )
             length = size * dtype.itemsize
-            for worker in group:
-                by_bytes, by_device = _whole(worker, {tag: length, tag + 1: length})
+            for by_bytes, by_device in _whole_of_all(group, {tag: length, tag + 1: length}):
                 assert bits(by_device.data, dtype) == bits(by_bytes.data, dtype), (dtype, reduce_op)

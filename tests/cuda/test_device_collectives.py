@@ -77,13 +77,13 @@ def _launched(log: Path) -> Counter[str]:
     return Counter(log.read_text().split())
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, 3, 4])
 def test_sums_have_the_bits_of_the_same_by_bytes(
     group: Callable[..., Group], log: Path, count: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """In one shot, in two, and of what no kernel takes; with NaN, infinity and a negative zero."""
     workers = group([""] * count)
-    check_reductions(workers, (3, 301, 9_001), (float("nan"), float("inf"), -0.0))
+    check_reductions(workers, (3, 301, 9_001), (float("nan"), float("inf"), -0.0, 0.0))
     # float32, bfloat16 and float16.
     launched = _launched(log)
     assert launched == {
@@ -224,6 +224,33 @@ def test_a_worker_that_dies_in_a_kernel_fails_what_the_others_hold_and_they_go_o
         answers = {answer.request: answer for answer in worker.answers(1)}
         assert answers[3].floats == [4.0] * 5
     assert before >= 2 * 2
+
+
+@pytest.mark.parametrize("late", [None, 0, 3])
+def test_groups_that_overlap_sum_in_any_order_of_arrival(
+    group: Callable[..., Group], log: Path, late: int | None
+) -> None:
+    """One member computes for long before it begins each sum; it may belong to every group."""
+    workers = group([""] * 4)
+    groups = [(0, 1, 2), (1, 2, 3), (0, 1, 2, 3), (0, 2), (1, 3), (3, 0, 1)]
+    sums = list(itertools.product((3, 301), groups))
+    for place, worker in enumerate(workers):
+        worker.write(full(0, (256, 256), 0.5))
+        for number, (size, members) in enumerate(sums):
+            if place not in members:
+                continue
+            delay = [op("matmul", (1,), (0, 0)), op("free", (), (1,))] if place == late else []
+            attributes = (members, "sum", number, "device")
+            worker.write(*delay * 5, full(2, (size,), float(place + 1)))
+            worker.write(op("all_reduce", (10 + number,), (2,), attributes), op("free", (), (2,)))
+    for place, worker in enumerate(workers):
+        own = [number for number, (_, members) in enumerate(sums) if place in members]
+        worker.write(*(read(10 + number, sums[number][0], number) for number in own))
+        answers = _whole(worker, {number: 4 * sums[number][0] for number in own})
+        for number, answer in zip(own, answers, strict=True):
+            size, members = sums[number]
+            assert answer.floats == [float(sum(members) + len(members))] * size, (place, number)
+    assert _launched(log), "all went by copies"
 
 
 def test_all_pairs_at_once(group: Callable[..., Group], log: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -276,3 +277,30 @@ def test_multinomial(replacement: bool) -> None:
 def test_bernoulli() -> None:
     p = creation.tensor([0.0, 1.0] * 500)
     np.testing.assert_array_equal(drawn_twice(p.bernoulli), p.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
+@pytest.mark.parametrize("asked", [None, "float64"])
+def test_a_list_of_numbers_in_tensors_is_a_copy(dtype: str, asked: str | None) -> None:
+    def program(lib: ModuleType) -> object:
+        x = lib.tensor([1, 0, 3]).to(getattr(lib, dtype))
+        out = lib.tensor([x[0], x[2]], dtype=asked and getattr(lib, asked))
+        out[0] = 0
+        one = lib.tensor((x[1],), dtype=asked and getattr(lib, asked))
+        return [t.tolist() for t in (x, out, one)], str(out.dtype), tuple(one.shape)
+
+    def text(found: object) -> str:
+        return str(found).replace("torch.", "gt.")
+
+    assert text(program(gt)) == text(program(torch))
+
+
+def test_a_list_of_numbers_in_tensors_has_no_gradient_and_nobody_reads_it() -> None:
+    x = gt.tensor([1.0, 2.0], requires_grad=True)
+    out = gt.tensor([x[0], x[1] * 2])
+    assert not out.requires_grad
+    assert out.grad_fn is None
+    leaf = gt.tensor([x[0]], requires_grad=True)
+    (leaf * 3).sum().backward()
+    assert leaf.grad is not None
+    assert (leaf.is_leaf, leaf.grad.tolist(), x.grad) == (True, [3.0], None)

@@ -1,8 +1,6 @@
 """Names and paths that programs of PyTorch have used since its first years, in both."""
 
 import importlib
-import os
-import subprocess
 import sys
 import warnings
 
@@ -228,20 +226,6 @@ def test_switches_are_taken_and_answered():
     assert gt.ones(2, device=torch.device("cpu")).tolist() == [1.0, 1.0]
     kind = gt.accelerator.current_accelerator()
     assert (kind is not None) == gt.accelerator.is_available() == gt.cuda.is_available()
-
-
-def test_compile_says_under_verbose_that_it_changes_nothing():
-    code = "import gt\n@gt.compile(fullgraph=True)\ndef f(x): return x\nprint(f(1))"
-    for verbose, expected in (
-        ("0", ""),
-        ("1", "gt: f is not compiled: it runs eagerly as it is\n"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"GT_VERBOSE": verbose},
-            capture_output=True, text=True, timeout=50,
-        )  # fmt: skip
-        assert (done.stdout, done.stderr) == ("1\n", expected)
 
 
 def test_what_has_no_file_format_says_what_to_do():

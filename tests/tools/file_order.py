@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from worker_forks import has_forks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OP_DB_SHARES = 4
@@ -49,13 +50,17 @@ LONGEST = (
     "tests/operators/test_long_lists.py",
     "tests/front/test_run.py",
     "tests/front/test_zoo.py",
+    "tests/cluster/test_cancel.py",
+    "tests/cluster/test_compression.py",
     "tests/tools/test_demo.py",
+    "tests/cluster/test_replaced_workers.py",
     "tests/layouts/test_gpt_layouts.py",
     "tests/layouts/test_memory_layouts.py",
     "tests/operators/test_aten_fuzz.py",
     "tests/kernels/test_bits.py",
     "tests/kernels/test_update_groups.py",
     "tests/kernels/test_aten_generic.py",
+    "tests/nn/test_data_workers.py",
     "tests/nn/test_autocast_ops.py",
     "tests/front/test_front_compiled.py",
     "tests/cluster/test_light_dynamo.py",
@@ -79,9 +84,13 @@ def in_order(identifiers: Sequence[str]) -> list[str]:
     for identifier in identifiers:
         counts[scope(identifier)] = counts.get(scope(identifier), 0) + 1
     places = {file: place for place, file in enumerate(LONGEST)}
-    return sorted(
-        counts, key=lambda name: (places.get(name.partition(" ")[0], len(LONGEST)), -counts[name])
-    )
+
+    def order(name: str) -> tuple[int, bool, int]:
+        file = name.partition(" ")[0]
+        # Files whose workers are forks stand together: a session ends where others follow.
+        return places.get(file, len(LONGEST)), has_forks(file), -counts[name]
+
+    return sorted(counts, key=order)
 
 
 class Places(list[str]):

@@ -27,6 +27,7 @@ ROOT_FILES = {
     "LICENSE",
     "README.md",
     "clippy.toml",
+    "conftest.py",
     "demo.py",
     "deny.toml",
     "justfile",

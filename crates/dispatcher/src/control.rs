@@ -1,11 +1,15 @@
 //! Instructions that compute nothing: free, synchronize, names, scopes. `read` reads values,
 //! `distribute` shards them, `describe` describes them, `publish` keeps them under
-//! names.
+//! names, `rebalance` moves them to the workers that there are.
 
 mod describe;
 mod distribute;
+mod grant;
 mod publish;
 mod read;
+mod rebalance;
+
+pub(crate) use grant::listed;
 
 use crate::event::{ClientFault, Sink, TraceNotes, WorkerIndex};
 use crate::number::slot_of;
@@ -47,6 +51,8 @@ impl Planner<'_> {
             Op::LocalShard => self.take_shard(instruction),
             Op::Publish => self.publish(instruction),
             Op::Published => self.take_published(instruction),
+            Op::Rebalance => self.rebalance(instruction),
+            Op::Grant => self.grant(instruction),
             op => Err(ClientFault::NotForClients { op }),
         }
     }

@@ -1,6 +1,7 @@
 //! The dispatcher: its sessions, their shared state, and its entry points.
 
 mod answers;
+mod borrowing;
 mod cancel;
 mod departure;
 mod estimate;
@@ -17,7 +18,8 @@ use crate::event::{ClientFault, Event, SessionId, Sink, Statistics};
 use crate::planner::{Config, Core, Planner};
 use crate::session::Session;
 use crate::session::value::{Shards, Value};
-use gt_protocol::{Instruction, Kind, Meta};
+use borrowing::{BorrowedValue, refuse_grant};
+use gt_protocol::{Instruction, Kind, Meta, Op};
 use named::Named;
 use recovery::{Recovery, Suspects};
 use std::collections::BTreeMap;
@@ -32,6 +34,9 @@ pub struct Dispatcher {
     named: BTreeMap<Box<str>, Named>,
     /// Bytes that users may hold; users without an entry may hold any number.
     quotas: BTreeMap<Box<str>, u64>,
+    /// Bytes that sessions may hold; those without an entry may hold what their user may.
+    session_quotas: BTreeMap<SessionId, u64>,
+    shared: Vec<BorrowedValue>,
     next_session: u32,
     /// Instructions that were running when their worker died.
     suspects: Suspects,
@@ -58,6 +63,8 @@ impl Dispatcher {
             sessions: BTreeMap::new(),
             named: BTreeMap::new(),
             quotas: BTreeMap::new(),
+            session_quotas: BTreeMap::new(),
+            shared: Vec::new(),
             next_session: 1,
             suspects: Suspects::default(),
             recovery: None,
@@ -143,6 +150,12 @@ impl Dispatcher {
         known: Option<&[Meta]>,
         sink: &mut dyn Sink,
     ) -> Result<(), ClientFault> {
+        if instruction.op == Op::Borrow {
+            return self.borrow(session, instruction, sink);
+        }
+        if instruction.op == Op::Grant && !self.is_named(session) {
+            return refuse_grant(session, instruction, sink);
+        }
         let kind = instruction.op.info().kind();
         let refusal = match kind {
             Kind::Compute => self.over_quota(session, instruction, known),
@@ -200,6 +213,11 @@ impl Dispatcher {
             moved_bytes: self.core.moved_bytes,
             worker_slots: self.core.workers.used_slots(),
         }
+    }
+
+    /// Returns true if a session has layouts over workers: one that joins later is in none of them.
+    pub fn has_layouts(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.has_layouts)
     }
 
     fn value(&self, session: SessionId, slot: u32) -> Option<&Value> {

@@ -25,6 +25,7 @@ mod run;
 mod upload;
 
 pub(crate) use operands::KeepCopy;
+pub(crate) use place::created_layout;
 pub(crate) use results::Results;
 
 use crate::event::ClientFault;

@@ -151,11 +151,17 @@ impl<'p> Planner<'p> {
     /// The worker that creates this session's new tensors: the one with the fewest sessions when it
     /// was chosen.
     pub fn home(&mut self) -> Option<u32> {
+        self.note_epoch();
         let home = self.session.home;
         if home.is_none_or(|home| !self.core.workers.is_alive(home)) {
             self.session.home = self.core.workers.choose_home(home);
         }
         self.session.home
+    }
+
+    /// Notes that a value gets its place among the workers that are there now.
+    pub fn note_epoch(&mut self) {
+        self.session.first_epoch.get_or_insert(self.core.workers.epoch());
     }
 
     pub fn take_slot(&mut self, worker: u32) -> u32 {

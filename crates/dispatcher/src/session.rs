@@ -22,7 +22,7 @@ use spec::Specs;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uploads::UploadHistory;
-use value::{Handle, Value};
+use value::{Borrowing, Handle, Value};
 
 /// Maximum number of live values of one session; a client that exceeds it is refused before the
 /// table uses up the memory.
@@ -49,6 +49,10 @@ pub(crate) struct Session {
     failures: VecDeque<ValueFailure>,
     pub operands: OperandHistory,
     pub home: Option<u32>,
+    /// Epoch of the workers in which the first value got its place.
+    pub first_epoch: Option<u64>,
+    /// True once a layout over several workers, or over all that there were, has been decided.
+    pub has_layouts: bool,
     pub signals: BTreeMap<u32, Box<str>>,
     pub site_names: BTreeMap<u32, Box<str>>,
     pub scopes: Scopes,
@@ -74,6 +78,8 @@ impl Session {
             failures: VecDeque::new(),
             operands: OperandHistory::default(),
             home: None,
+            first_epoch: None,
+            has_layouts: false,
             signals: BTreeMap::new(),
             site_names: BTreeMap::new(),
             scopes: Scopes::default(),
@@ -233,7 +239,7 @@ impl Session {
     /// Enters a value that has its call site.
     #[inline]
     pub fn enter(&mut self, slot: u32, value: Value) {
-        let bytes = value.spec().bytes;
+        let bytes = value.counted_bytes();
         if let Some(handle) = self.place(slot) {
             *handle = Handle::Live(value);
             self.live_values += 1;
@@ -255,7 +261,7 @@ impl Session {
         let Some(handle) = place.or_else(|| self.published.handle_mut(slot)) else { return };
         if let Handle::Live(value) = handle {
             self.live_values -= 1;
-            self.live_bytes = self.live_bytes.saturating_sub(value.spec().bytes);
+            self.live_bytes = self.live_bytes.saturating_sub(value.counted_bytes());
         }
         *handle = Handle::Free;
     }
@@ -272,11 +278,19 @@ impl Session {
             Some(handle) => {
                 if let Handle::Live(value) = &handle {
                     self.live_values -= 1;
-                    self.live_bytes = self.live_bytes.saturating_sub(value.spec().bytes);
+                    self.live_bytes = self.live_bytes.saturating_sub(value.counted_bytes());
                 }
                 Ok(handle)
             }
         }
+    }
+
+    /// Notes that a live value is borrowed: its bytes count for its owner.
+    pub fn note_borrowed(&mut self, slot: u32, token: Arc<()>) {
+        let Some(value) = self.value_mut(slot) else { return };
+        let counted = value.counted_bytes();
+        value.set_borrowing(Borrowing::Borrower(token));
+        self.live_bytes = self.live_bytes.saturating_sub(counted);
     }
 
     /// Keeps a root cause for later reads.

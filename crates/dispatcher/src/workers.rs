@@ -6,7 +6,11 @@ use crate::number::place;
 use gt_protocol::message::Backends;
 use gt_protocol::{Attr, Instruction, Op};
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Number of earlier sets of workers that are known: layouts over all of them can be told from those
+/// over chosen ones.
+const EARLIER_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct WorkerSlots {
@@ -54,6 +58,8 @@ pub(crate) struct Workers {
     alive: Vec<WorkerIndex>,
     /// Number of joins and departures so far.
     epoch: u64,
+    /// All workers of earlier epochs, with the epoch, the latest last.
+    earlier: VecDeque<(u64, SmallVec<[WorkerIndex; 8]>)>,
 }
 
 impl Workers {
@@ -76,6 +82,14 @@ impl Workers {
         self.get(index).is_some_and(|worker| worker.alive)
     }
 
+    /// Returns true if these were all workers at some time since an epoch, and are not now.
+    pub fn were_all(&self, members: &[WorkerIndex], since: u64) -> bool {
+        let mut sorted: SmallVec<[WorkerIndex; 8]> = members.iter().copied().collect();
+        sorted.sort_unstable();
+        let mut later = self.earlier.iter().filter(|(epoch, _)| *epoch >= since);
+        *sorted != *self.alive && later.any(|(_, all)| *all == sorted)
+    }
+
     /// A number that changes each time that a worker joins or leaves.
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -85,7 +99,11 @@ impl Workers {
         if let Some(worker) = self.get_mut(index) {
             *worker = WorkerSlots { alive, homes: worker.homes, ..WorkerSlots::default() };
         }
+        self.earlier.push_back((self.epoch, self.alive.iter().copied().collect()));
         self.epoch += 1;
+        if self.earlier.len() > EARLIER_MAX {
+            self.earlier.pop_front();
+        }
         let indexed = (0..).zip(&self.all).filter(|(_, worker)| worker.alive);
         self.alive = indexed.map(|(index, _)| index).collect();
     }
@@ -191,6 +209,17 @@ impl Workers {
         let home = self.alive.iter().copied().min_by_key(|&index| (homes(index), index))?;
         self.get_mut(home)?.homes += 1;
         Some(home)
+    }
+
+    /// Chooses a session's home anew: another worker, if that has fewer other sessions.
+    pub fn better_home(&mut self, old: WorkerIndex) -> Option<WorkerIndex> {
+        self.leave_home(Some(old));
+        let homes = |index: WorkerIndex| self.get(index).map_or(0, |worker| worker.homes);
+        let best = self.alive.iter().copied().min_by_key(|&index| (homes(index), index != old));
+        if let Some(worker) = best.and_then(|best| self.get_mut(best)) {
+            worker.homes += 1;
+        }
+        best
     }
 
     /// Removes a session from its home.

@@ -152,3 +152,30 @@ fn a_raised_quota_lifts_the_limit_and_a_lowered_one_frees_nothing() {
     world.core.set_quotas(BTreeMap::new());
     assert_eq!(world.turn(session, "%5 = add %0 %0"), 0);
 }
+
+#[test]
+fn a_session_has_a_quota_of_its_own() {
+    let mut world = World::new(1);
+    let (first, second) = (world.session("ada"), world.session("ada"));
+    world.core.set_session_quotas(BTreeMap::from([(first, 60)]));
+    assert_eq!(world.turn(first, &format!("%0 = {TEN}")), 0);
+    assert_eq!(world.turn(first, "%1 = add %0 %0"), 1);
+    let (_, text) = world.cluster.failures.pop().unwrap();
+    let expected = format!(
+        "OutOfMemory out of memory: session {} has a quota of 60 B, holds 40 B and needs 40 B more",
+        first.0
+    );
+    assert!(text.starts_with(&expected), "{text}");
+    // The other one has its user's alone.
+    assert_eq!(world.turn(second, &format!("%0 = {TEN}")), 0);
+    assert_eq!(world.turn(second, "%1 = add %0 %0"), 1);
+    let (_, text) = world.cluster.failures.pop().unwrap();
+    assert!(text.contains("user ada has a quota of 100 B, holds 80 B"), "{text}");
+    // A user without a quota, and a session with one.
+    let bob = world.session("bob");
+    world.core.set_session_quotas(BTreeMap::from([(bob, 40)]));
+    assert_eq!(world.turn(bob, &format!("%0 = {TEN}")), 0);
+    assert_eq!(world.turn(bob, &format!("%1 = {TEN}")), 1);
+    world.core.set_session_quotas(BTreeMap::new());
+    assert_eq!(world.turn(bob, TEN_MORE), 0);
+}

@@ -1,6 +1,6 @@
 //! Users of a dispatcher: the policy in force, and what each has used.
 
-use crate::policy::ClusterPolicy;
+use crate::policy::{ClusterPolicy, Priority, SessionPolicy};
 use gt_dispatcher::{SessionId, UserHolding};
 use gt_protocol::message::DESCRIPTION_BYTES_MAX;
 use std::collections::BTreeMap;
@@ -24,11 +24,18 @@ struct Usage {
     byte_seconds: f64,
 }
 
+/// A session that is open.
+#[derive(Clone, Debug)]
+struct OpenSession {
+    user: Arc<str>,
+    name: Option<Box<str>>,
+}
+
 /// The policy, and usage by user.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     policy: ClusterPolicy,
-    users: BTreeMap<SessionId, Arc<str>>,
+    sessions: BTreeMap<SessionId, OpenSession>,
     usage: BTreeMap<Arc<str>, Usage>,
     /// Time of the last count of bytes.
     counted: Option<Instant>,
@@ -54,16 +61,36 @@ impl Accounts {
         self.weighed = None;
     }
 
-    /// Notes that a session is a user's.
-    pub fn open(&mut self, session: SessionId, user: &str) {
-        let user: Arc<str> = user.into();
+    /// Notes that a session is a user's, and its name if it has one.
+    pub fn open(&mut self, session: SessionId, user: &str, name: Option<&str>) {
+        let (user, name): (Arc<str>, _) = (user.into(), name.map(Into::into));
         self.usage.entry(Arc::clone(&user)).or_default();
-        self.users.insert(session, user);
+        self.sessions.insert(session, OpenSession { user, name });
+    }
+
+    fn user(&self, session: SessionId) -> Option<&Arc<str>> {
+        self.sessions.get(&session).map(|open| &open.user)
+    }
+
+    fn policy_of(&self, open: &OpenSession) -> SessionPolicy {
+        self.policy.of(&open.user).session(open.name.as_deref())
+    }
+
+    /// The memory quotas of those sessions that have one of their own.
+    pub fn session_quotas(&self) -> BTreeMap<SessionId, u64> {
+        let quota = |(&id, open)| Some((id, self.policy_of(open).memory?));
+        self.sessions.iter().filter_map(quota).collect()
+    }
+
+    /// Class of a session.
+    pub fn priority(&self, session: SessionId) -> Priority {
+        let open = self.sessions.get(&session);
+        open.map_or_else(Priority::default, |open| self.policy_of(open).priority)
     }
 
     /// Forgets a session that has ended; what it has used stays its user's.
     pub fn close(&mut self, session: SessionId) {
-        self.users.remove(&session);
+        self.sessions.remove(&session);
     }
 
     /// Returns true if weights are to be set again: there is a policy, and sessions may have come or
@@ -82,7 +109,7 @@ impl Accounts {
         &self,
         sessions: impl Iterator<Item = SessionId> + Clone,
     ) -> BTreeMap<SessionId, f64> {
-        let user = |session: SessionId| Some((session, self.users.get(&session)?));
+        let user = |session: SessionId| Some((session, self.user(session)?));
         let mut counts: BTreeMap<&str, f64> = BTreeMap::new();
         for (_, user) in sessions.clone().filter_map(user) {
             *counts.entry(user).or_default() += 1.0;
@@ -114,7 +141,8 @@ impl Accounts {
 
     /// Counts time of workers for a session's user.
     pub fn count_device(&mut self, session: SessionId, seconds: f64) {
-        let usage = self.users.get(&session).and_then(|user| self.usage.get_mut(user));
+        let open = self.sessions.get(&session);
+        let usage = open.and_then(|open| self.usage.get_mut(&open.user));
         if let Some(usage) = usage {
             usage.device_seconds += seconds;
         }
@@ -163,7 +191,7 @@ mod tests {
         let mut accounts = Accounts::new(Some(policy));
         let (first, second, other) = (SessionId(1), SessionId(2), SessionId(3));
         for (session, user) in [(first, "ada"), (second, "ada"), (other, "bob")] {
-            accounts.open(session, user);
+            accounts.open(session, user, None);
         }
         let holding = |sessions, bytes| UserHolding { sessions, bytes };
         let holdings =

@@ -18,6 +18,8 @@ const QUANTUM_INSTRUCTIONS: usize = 64;
 const QUANTUM_WORDS: usize = 8 * 1024;
 /// Number of words of an instruction's head, up to its operands.
 const HEAD_WORDS: usize = 16;
+/// Time after which a client that is held back goes first, whatever the classes of the others are.
+const WAIT_MAX: Duration = Duration::from_millis(20);
 /// A client counts as active for this long after its last instruction; a read every millisecond is active.
 const ACTIVE: Duration = Duration::from_millis(100);
 
@@ -37,6 +39,8 @@ pub(crate) struct ServedClient {
     pub waits_for_worker: bool,
     /// True if it had instructions to run, but a worker's ring was full.
     pub held_back: bool,
+    /// Time since which it is held back.
+    held_since: Option<Instant>,
     /// Workers that its last instructions went to.
     workers: Vec<WorkerIndex>,
     /// Breach that was found in a replay: the session ends at its next turn.
@@ -70,6 +74,7 @@ impl ServedClient {
             asked_at: now,
             waits_for_worker: false,
             held_back: false,
+            held_since: None,
             workers: Vec::new(),
             breach: None,
         }
@@ -78,6 +83,16 @@ impl ServedClient {
     /// Returns true if its words are there but not served yet: it needs no waker.
     pub fn is_on_hold(&self) -> bool {
         self.waits_for_worker || self.held_back
+    }
+
+    /// Notes after its turn whether it is held back.
+    pub fn note_wait(&mut self, now: Instant) {
+        self.held_since = if self.held_back { self.held_since.or(Some(now)) } else { None };
+    }
+
+    /// Returns true if it has been held back for so long that it goes first.
+    pub fn has_waited(&self, now: Instant) -> bool {
+        self.held_since.is_some_and(|since| now.saturating_duration_since(since) >= WAIT_MAX)
     }
 
     /// Workers that its last instructions went to.

@@ -215,7 +215,7 @@ impl EventLoop {
         let mut client = ServedClient::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
         for &index in self.workers.keys() {
-            self.outbox.session(session, &ToClient::WorkerJoined { index });
+            self.outbox.session(session, &ToClient::WorkerJoined { index, is_late: false });
         }
         // The description goes before anything else: request 0 is no client's.
         if let Some(text) = self.dispatcher.published_text(session) {
@@ -246,7 +246,8 @@ impl EventLoop {
         }
         for client in &mut self.clients {
             client.waits_for_worker = false;
-            self.outbox.session(client.session, &ToClient::WorkerJoined { index });
+            let is_late = self.dispatcher.has_layouts(client.session);
+            self.outbox.session(client.session, &ToClient::WorkerJoined { index, is_late });
         }
     }
 
@@ -333,7 +334,7 @@ impl EventLoop {
             (0..count).map(|step| (self.turn + step) % count).collect();
         if load != Load::One {
             self.set_weights(now);
-            self.sort_by_lead(&mut order, now);
+            self.sort_by_claim(&mut order, now);
         }
         for place in order {
             if self.standby.as_ref().is_some_and(Standby::is_due) {
@@ -345,6 +346,7 @@ impl EventLoop {
                 Err(breach) => breaches.push((client.session, breach)),
             }
             requests.extend(client.asked.take().map(|asked| (client.session, asked)));
+            client.note_wait(now);
             if client.held_back {
                 next = next.or(Some(place));
             }

@@ -1,15 +1,20 @@
 //! The core's outputs on their way to rings and sockets. Nothing here waits: words without room
 //! stay in a buffer, and the caller checks the room before it feeds the core.
 
+mod sink;
+#[cfg(test)]
+mod tests;
+
 use crate::journal::{Journal, PLACES, Party};
 use crate::outbound::{Outbound, RingMismatch};
+use crate::policy::Priority;
 use crate::trace::Trace;
 use crate::turns::Turns;
-use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{SessionId, Sink, WorkerIndex};
+use gt_protocol::Op;
 use gt_protocol::integer::to_usize;
-use gt_protocol::message::{self, ToClient, ToWorker};
-use gt_protocol::wire::{self, EncodeError};
-use gt_protocol::{Attr, Instruction, Op};
+use gt_protocol::message::{self, ToWorker};
+use gt_protocol::wire::EncodeError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -266,9 +271,14 @@ impl Outbox {
         }
     }
 
-    /// Sets the weights of the active sessions.
-    pub fn set_weights(&mut self, weights: BTreeMap<SessionId, f64>) {
+    /// Sets the weights and classes of the active sessions.
+    pub fn set_weights(
+        &mut self,
+        weights: BTreeMap<SessionId, f64>,
+        priorities: BTreeMap<SessionId, Priority>,
+    ) {
         self.turns.set_weights(weights);
+        self.turns.set_priorities(priorities);
     }
 
     /// By how much a session is ahead of the others on these workers.
@@ -375,132 +385,6 @@ impl Outbox {
             tell_notice(trace);
         }
     }
-
-    /// Counts words that were put into a worker's buffer.
-    fn sent(&mut self, index: WorkerIndex, words: usize) {
-        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
-            return;
-        };
-        self.tight |= words >= worker.credit;
-        worker.credit = worker.credit.saturating_sub(words);
-        if worker.waiting() >= FLUSH_WORDS && !self.is_held {
-            worker.flush();
-        }
-        if !worker.listed {
-            worker.listed = true;
-            self.listed_workers.push(index);
-        }
-        if !self.touched.contains(&index) {
-            self.touched.push(index);
-        }
-        if !self.reached.contains(&index) {
-            self.reached.push(index);
-        }
-    }
-
-    #[cold]
-    fn note_answer(&mut self, message: &ToClient<'_>) {
-        match message {
-            ToClient::Reply(_) | ToClient::SpacedReply(_) => self.answer = Some(false),
-            ToClient::FailedReply { .. } => self.answer = Some(true),
-            // Other messages to the session answer no request of it.
-            ToClient::Done { .. }
-            | ToClient::Failure(_)
-            | ToClient::WorkerStats { .. }
-            | ToClient::WorkerJoined { .. }
-            | ToClient::WorkerLeft { .. }
-            | ToClient::Goodbye { .. }
-            | ToClient::Description { .. } => {}
-        }
-    }
-}
-
-impl Sink for Outbox {
-    fn worker(&mut self, index: WorkerIndex, instruction: &Instruction<'_>) {
-        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
-            return;
-        };
-        let before = worker.buffer().len();
-        let words_only;
-        let instruction = match offset_of_chunk(instruction) {
-            Some(offset) if worker.send_beside(offset, instruction.payload) => {
-                words_only = Instruction { payload: &[], ..instruction.clone() };
-                // A client that sends more than the worker takes has to wait.
-                self.tight |= worker.is_full();
-                &words_only
-            }
-            _ => instruction,
-        };
-        if let Err(error) = wire::encode(instruction, worker.buffer()) {
-            // The worker's slots differ from the core's from here on.
-            return self.give_up(index, &unsent(&error));
-        }
-        let words = worker.buffer().len() - before;
-        self.sent(index, words);
-    }
-
-    fn words(&mut self, index: WorkerIndex, words: &[u32]) {
-        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
-            return;
-        };
-        worker.buffer().extend_from_slice(words);
-        self.sent(index, words.len());
-    }
-
-    fn free(&mut self, index: WorkerIndex, slots: &[u32]) {
-        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
-            return;
-        };
-        let before = worker.buffer().len();
-        wire::encode_free(slots, worker.buffer());
-        let words = worker.buffer().len() - before;
-        self.sent(index, words);
-    }
-
-    fn worker_message(&mut self, index: WorkerIndex, message: &ToWorker<'_>) {
-        let Self { workers, listed_workers, lost, .. } = self;
-        if let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) {
-            send(index, worker, message, (listed_workers, lost));
-        }
-    }
-
-    fn give_up(&mut self, index: WorkerIndex, reason: &str) {
-        tracing::error!("worker {index} is given up: {reason}");
-        self.lost.push(LostPeer::Worker(index, reason.to_owned()));
-    }
-
-    fn session(&mut self, id: SessionId, message: &ToClient<'_>) {
-        if let (Some(trace), ToClient::Failure(failure)) = (&mut self.trace, message) {
-            trace.write_failure(failure);
-            tell_notice(trace);
-        }
-        if self.listened == Some(id) {
-            return self.note_answer(message);
-        }
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let encoded = if let ToClient::Reply(reply) = message
-            && session.send_beside(0, reply.bytes)
-        {
-            message::encode_beside(reply, session.buffer())
-        } else {
-            message::encode(message, session.buffer())
-        };
-        if let Err(error) = encoded {
-            let reason = unsent(&error);
-            tracing::error!("session {} is given up: {reason}", id.0);
-            self.lost.push(LostPeer::Session(id, reason));
-        }
-        if !session.listed {
-            session.listed = true;
-            self.listed_sessions.push(id);
-        }
-    }
-
-    fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
-        let Some(trace) = &mut self.trace else { return };
-        trace.write(session, instruction, notes);
-        tell_notice(trace);
-    }
 }
 
 /// Appends a message to the words for a worker.
@@ -541,15 +425,6 @@ fn tell_notice(trace: &mut Trace) {
     }
 }
 
-/// Offset of a chunk's bytes.
-fn offset_of_chunk(instruction: &Instruction<'_>) -> Option<u64> {
-    let Attr::Int(offset) = instruction.attrs.first().filter(|_| instruction.op == Op::Chunk)?
-    else {
-        return None;
-    };
-    u64::try_from(*offset).ok()
-}
-
 fn why_lost(outbound: &Outbound, waiting_max: usize) -> Option<&'static str> {
     if outbound.is_broken() {
         return Some("its ring is corrupt or its socket closed");
@@ -559,91 +434,4 @@ fn why_lost(outbound: &Outbound, waiting_max: usize) -> Option<&'static str> {
 
 fn place(index: WorkerIndex) -> usize {
     to_usize(index)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::link::{RING_WORDS, WordTarget};
-    use gt_transport::{Consumer, Producer};
-    use tokio::sync::oneshot;
-
-    const SESSION: SessionId = SessionId(1);
-    const BATCH: [u32; 500] = [0; 500];
-
-    fn one_worker() -> (Outbox, Consumer) {
-        let ring = gt_transport::create(RING_WORDS).unwrap();
-        let consumer = Consumer::new(ring.try_clone().unwrap()).unwrap();
-        let mut outbox = Outbox::default();
-        let target = WordTarget::Ring(Producer::new(ring).unwrap());
-        outbox.add_worker(0, Outbound::new(target, oneshot::channel().0, None));
-        (outbox, consumer)
-    }
-
-    /// Number of batches that are sent until the worker has got as much as it should.
-    fn batches(outbox: &mut Outbox, now: Instant, quiet: Duration) -> usize {
-        let load = Load::Several(quiet);
-        for count in 0.. {
-            if !outbox.admit(SESSION, &[0], now, load, false) {
-                return count;
-            }
-            outbox.words(0, &BATCH);
-            outbox.flush();
-        }
-        0
-    }
-
-    #[test]
-    fn a_shared_ring_holds_what_the_worker_drains_in_an_eighth_of_the_quiet() {
-        let (mut outbox, mut worker) = one_worker();
-        let (start, quiet) = (Instant::now(), Duration::from_millis(4));
-        // Its speed is unknown yet.
-        assert_eq!(batches(&mut outbox, start, quiet), 2);
-        // It takes 16 batches in 4 ms: 1000 words in half a millisecond, 4000 in two.
-        for _ in 0..16 {
-            outbox.words(0, &BATCH);
-            outbox.flush();
-            worker.read(&mut Vec::new(), BATCH.len());
-        }
-        let now = start + Duration::from_millis(4);
-        worker.read(&mut Vec::new(), usize::from(u16::MAX));
-        let taken = 18 * BATCH.len();
-        for (quiet, eighth) in [(0, 0), (4, taken / 8), (16, taken / 2), (60_000, taken / 2)] {
-            let expected = eighth.max(SHARED_WORDS).div_ceil(BATCH.len());
-            let sent = batches(&mut outbox, now, Duration::from_millis(quiet));
-            assert_eq!(sent, expected, "after {quiet} ms without a read");
-            worker.read(&mut Vec::new(), usize::from(u16::MAX));
-        }
-    }
-
-    #[test]
-    fn a_peer_that_misses_an_output_without_a_binary_form_is_given_up() {
-        let (mut outbox, mut worker) = one_worker();
-        let client = gt_transport::create(RING_WORDS).unwrap();
-        let target = WordTarget::Ring(Producer::new(client).unwrap());
-        outbox.add_session(SESSION, Outbound::new(target, oneshot::channel().0, None));
-        outbox.words(0, &BATCH);
-        // The relu has no operand, and the texts are longer than a frame's.
-        let text = "x".repeat(wire::TEXT_BYTES_MAX + 1);
-        outbox.worker(0, &Instruction::new(Op::Relu));
-        outbox.worker_message(0, &ToWorker::Goodbye { reason: &text });
-        outbox.session(SESSION, &ToClient::Goodbye { reason: &text });
-        let lost = outbox.take_lost();
-        let form = "an output of the dispatcher has no binary form: ";
-        let [
-            LostPeer::Worker(0, first),
-            LostPeer::Worker(0, second),
-            LostPeer::Session(SESSION, third),
-        ] = &*lost
-        else {
-            panic!("{lost:?}")
-        };
-        for (reason, name) in [(first, "relu"), (second, "goodbye"), (third, "goodbye")] {
-            assert!(reason.strip_prefix(form).is_some_and(|rest| rest.contains(name)), "{reason}");
-        }
-        outbox.flush();
-        let mut words = Vec::new();
-        worker.read(&mut words, usize::from(u16::MAX));
-        assert_eq!(words, BATCH, "nothing of the others was sent");
-    }
 }

@@ -1,8 +1,9 @@
-//! The policy file: weights and limits by user. Reading it is here; enforcing it is the core's
-//! (memory), `turns`' (weights) and the event loop's (sessions).
+//! The policy file: weights, priorities and limits by user and by named session. Reading it is here;
+//! enforcing it is the core's (memory), `turns`' (weights, priorities) and the event loop's (sessions).
 
 mod file;
 mod tree;
+mod words;
 
 pub(crate) use file::{PolicyFile, watch};
 
@@ -11,40 +12,84 @@ use std::path::PathBuf;
 use tree::{PolicyEntry, PolicyNode, PolicyNodeKind};
 
 const KEYS: [&str; 2] = ["default", "users"];
-const USER_KEYS: [&str; 3] = ["weight", "memory", "sessions"];
-const UNITS: [(&str, f64); 9] = [
-    ("B", 1.0),
-    ("KB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("TB", 1e12),
-    ("KIB", 1024.0),
-    ("MIB", 1_048_576.0),
-    ("GIB", 1_073_741_824.0),
-    ("TIB", 1_099_511_627_776.0),
-];
+const USER_KEYS: [&str; 6] =
+    ["weight", "priority", "memory", "session_memory", "sessions", "named"];
+const SESSION_KEYS: [&str; 2] = ["priority", "memory"];
 /// Limits of weights: shares of a millionth are no shares.
 const WEIGHT_MIN: f64 = 1e-3;
 const WEIGHT_MAX: f64 = 1e3;
-/// Word for a limit that a user does not have although the default has one.
-const UNLIMITED: &str = "unlimited";
 /// Number of letters that may differ in a word that is meant.
 const LETTERS_MAX: usize = 2;
 
+/// Class of a session: who has its turn first while shares allow it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+}
+
+impl Priority {
+    const ALL: [(&str, Self); 3] =
+        [("low", Self::Low), ("normal", Self::Normal), ("high", Self::High)];
+}
+
+/// Words of the file about a session with a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct NamedPolicy {
+    priority: Option<Priority>,
+    /// `None` where it is not said; else the limit, if there is one.
+    #[allow(clippy::option_option, reason = "the inner one is the word for no limit")]
+    memory: Option<Option<u64>>,
+}
+
+/// Class and limit of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionPolicy {
+    pub priority: Priority,
+    /// Bytes of values that the session may hold.
+    pub memory: Option<u64>,
+}
+
 /// Share and limits of one user.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct UserPolicy {
     /// Share of device time, against the weights of the other active users.
     pub weight: f64,
+    /// Class of the user's sessions.
+    pub priority: Priority,
     /// Bytes of values that all sessions of the user may hold together.
     pub memory: Option<u64>,
+    /// Bytes of values that each session of the user may hold.
+    pub session_memory: Option<u64>,
     /// Number of sessions at once.
     pub sessions: Option<u32>,
+    /// Sessions with a name for which something else is said.
+    named: BTreeMap<String, NamedPolicy>,
 }
 
 impl Default for UserPolicy {
     fn default() -> Self {
-        Self { weight: 1.0, memory: None, sessions: None }
+        Self {
+            weight: 1.0,
+            priority: Priority::default(),
+            memory: None,
+            session_memory: None,
+            sessions: None,
+            named: BTreeMap::new(),
+        }
+    }
+}
+
+impl UserPolicy {
+    /// Class and limit of a session of the user, which may have a name.
+    pub fn session(&self, name: Option<&str>) -> SessionPolicy {
+        let named = name.and_then(|name| self.named.get(name)).copied().unwrap_or_default();
+        SessionPolicy {
+            priority: named.priority.unwrap_or(self.priority),
+            memory: named.memory.unwrap_or(self.session_memory),
+        }
     }
 }
 
@@ -93,11 +138,11 @@ impl ClusterPolicy {
             }
         }
         if let Some(PolicyNode { line, kind }) = default {
-            policy.default = user_policy(line, kind, UserPolicy::default())?;
+            policy.default = user_policy(line, kind, &UserPolicy::default())?;
         }
         if let Some(PolicyNode { line, kind }) = users {
             for PolicyEntry { key, value, .. } in map(line, kind, "users")? {
-                let user = user_policy(value.line, value.kind, policy.default)?;
+                let user = user_policy(value.line, value.kind, &policy.default)?;
                 policy.users.insert(key, user);
             }
         }
@@ -105,8 +150,8 @@ impl ClusterPolicy {
     }
 
     /// Share and limits of a user.
-    pub fn of(&self, user: &str) -> UserPolicy {
-        self.users.get(user).copied().unwrap_or(self.default)
+    pub fn of(&self, user: &str) -> &UserPolicy {
+        self.users.get(user).unwrap_or(&self.default)
     }
 
     /// The users that the file names.
@@ -132,59 +177,76 @@ fn map(line: usize, kind: PolicyNodeKind, what: &str) -> Result<Vec<PolicyEntry>
 fn user_policy(
     line: usize,
     kind: PolicyNodeKind,
-    base: UserPolicy,
+    base: &UserPolicy,
 ) -> Result<UserPolicy, PolicyFault> {
-    let mut user = base;
+    let mut user = base.clone();
     for PolicyEntry { key, line, value } in map(line, kind, "a user's policy")? {
-        if !USER_KEYS.contains(&key.as_str()) {
-            return Err(unknown(line, &key, &USER_KEYS));
-        }
-        let PolicyNodeKind::Text(text) = &value.kind else {
-            return Err(PolicyFault::new(value.line, format!("{key} is one value")));
-        };
-        let wrong = |expected: &str| {
-            PolicyFault::new(value.line, format!("{key}: {text:?} is not {expected}"))
-        };
         match key.as_str() {
+            "named" => user.named.extend(named_policies(value)?),
             "weight" => {
-                let weight = text.parse().ok().filter(|w| (WEIGHT_MIN..=WEIGHT_MAX).contains(w));
-                user.weight = weight.ok_or_else(|| wrong("a number from 0.001 to 1000"))?;
+                user.weight = read(&key, &value, "a number from 0.001 to 1000", |text| {
+                    text.parse().ok().filter(|w| (WEIGHT_MIN..=WEIGHT_MAX).contains(w))
+                })?;
             }
-            "memory" => {
-                user.memory = limit(text, bytes)
-                    .ok_or_else(|| wrong("a size such as 8 GiB, or `unlimited`"))?;
+            "priority" => user.priority = priority(&key, &value)?,
+            "memory" => user.memory = memory(&key, &value)?,
+            "session_memory" => user.session_memory = memory(&key, &value)?,
+            "sessions" => {
+                user.sessions =
+                    read(&key, &value, "a number of 1 and more, or `unlimited`", |text| {
+                        words::limit(text, |text| {
+                            text.parse().ok().filter(|&count: &u32| count > 0)
+                        })
+                    })?;
             }
-            _ => {
-                let count = |text: &str| text.parse().ok().filter(|&count: &u32| count > 0);
-                user.sessions = limit(text, count)
-                    .ok_or_else(|| wrong("a number of 1 and more, or `unlimited`"))?;
-            }
+            _ => return Err(unknown(line, &key, &USER_KEYS)),
         }
     }
     Ok(user)
 }
 
-/// A limit or the word for none; `None` for anything else.
-#[allow(clippy::option_option, reason = "the outer one is the parser's")]
-fn limit<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
-    if text == UNLIMITED { Some(None) } else { parse(text).map(Some) }
+/// Named sessions of a user, with what is said of them.
+fn named_policies(node: PolicyNode) -> Result<Vec<(String, NamedPolicy)>, PolicyFault> {
+    let mut all = Vec::new();
+    for PolicyEntry { key: name, value, .. } in map(node.line, node.kind, "named")? {
+        let mut named = NamedPolicy::default();
+        for PolicyEntry { key, line, value } in map(value.line, value.kind, "a session's policy")? {
+            match key.as_str() {
+                "priority" => named.priority = Some(priority(&key, &value)?),
+                "memory" => named.memory = Some(memory(&key, &value)?),
+                _ => return Err(unknown(line, &key, &SESSION_KEYS)),
+            }
+        }
+        all.push((name, named));
+    }
+    Ok(all)
 }
 
-/// Bytes of a size: `8 GiB`, `1.5GB`, `1000`.
-#[allow(
-    clippy::as_conversions,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a size of 0 and more; saturates"
-)]
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
-    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
-    let unit = unit.trim().to_ascii_uppercase();
-    let unit = if unit.is_empty() { "B" } else { &unit };
-    let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
-    let number: f64 = number.parse().ok()?;
-    Some((number * factor) as u64)
+fn priority(key: &str, value: &PolicyNode) -> Result<Priority, PolicyFault> {
+    let known = |text: &str| {
+        Priority::ALL.into_iter().find(|(name, _)| *name == text).map(|(_, priority)| priority)
+    };
+    read(key, value, "low, normal or high", known)
+}
+
+fn memory(key: &str, value: &PolicyNode) -> Result<Option<u64>, PolicyFault> {
+    read(key, value, "a size such as 8 GiB, or `unlimited`", |text| {
+        words::limit(text, words::bytes)
+    })
+}
+
+/// The value of a key that has one word.
+fn read<T>(
+    key: &str,
+    value: &PolicyNode,
+    expected: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, PolicyFault> {
+    let PolicyNodeKind::Text(text) = &value.kind else {
+        return Err(PolicyFault::new(value.line, format!("{key} is one value")));
+    };
+    let wrong = || PolicyFault::new(value.line, format!("{key}: {text:?} is not {expected}"));
+    parse(text).ok_or_else(wrong)
 }
 
 fn unknown(line: usize, key: &str, known: &[&str]) -> PolicyFault {
@@ -242,14 +304,40 @@ users:
     fn a_policy() {
         let policy = ClusterPolicy::parse(EXAMPLE).expect("the example is right");
         let eight = Some(8 << 30);
-        let default = UserPolicy { weight: 1.0, memory: eight, sessions: None };
-        assert_eq!(policy.of("dave"), default);
-        assert_eq!(policy.of("carol"), default);
-        let alice = UserPolicy { weight: 3.0, memory: None, sessions: None };
-        assert_eq!(policy.of("alice"), alice);
-        let bob = UserPolicy { weight: 1.0, memory: Some(1_500_000_000), sessions: Some(4) };
-        assert_eq!(policy.of("bob"), bob);
+        let default = UserPolicy { memory: eight, ..UserPolicy::default() };
+        assert_eq!(policy.of("dave"), &default);
+        assert_eq!(policy.of("carol"), &default);
+        let alice = UserPolicy { weight: 3.0, ..UserPolicy::default() };
+        assert_eq!(policy.of("alice"), &alice);
+        let (memory, sessions) = (Some(1_500_000_000), Some(4));
+        let bob = UserPolicy { memory, sessions, ..UserPolicy::default() };
+        assert_eq!(policy.of("bob"), &bob);
         assert_eq!(policy.users().collect::<Vec<_>>(), ["alice", "bob", "carol"]);
+    }
+
+    #[test]
+    fn sessions_have_classes_and_quotas() {
+        let text = "\
+default: {session_memory: 1 KiB, priority: low}
+users:
+  ada:
+    priority: high
+    named:
+      serve: {memory: unlimited}
+      train: {priority: normal, memory: 2 KiB}
+  bob: {session_memory: unlimited}
+";
+        let policy = ClusterPolicy::parse(text).expect("it is right");
+        let of = |user: &str, name| {
+            let SessionPolicy { priority, memory } = policy.of(user).session(name);
+            (priority, memory)
+        };
+        assert_eq!(of("ada", None), (Priority::High, Some(1024)));
+        assert_eq!(of("ada", Some("other")), (Priority::High, Some(1024)));
+        assert_eq!(of("ada", Some("serve")), (Priority::High, None));
+        assert_eq!(of("ada", Some("train")), (Priority::Normal, Some(2048)));
+        assert_eq!(of("bob", Some("train")), (Priority::Low, None));
+        assert_eq!(of("carol", None), (Priority::Low, Some(1024)));
     }
 
     #[test]
@@ -263,7 +351,16 @@ users:
     fn mistakes() {
         check("defaults: {}\n", 1, "unknown key \"defaults\"; did you mean default?");
         check("users:\n  a:\n    wieght: 3\n", 3, "did you mean weight?");
-        check("\nusers: {a: {priority: 3}}\n", 2, "known are weight, memory, sessions");
+        check(
+            "\nusers: {a: {quota: 3}}\n",
+            2,
+            "known are weight, priority, memory, session_memory,",
+        );
+        check("users: {a: {priority: 3}}\n", 1, "priority: \"3\" is not low, normal or high");
+        check("users: {a: {sesion_memory: 3}}\n", 1, "did you mean session_memory?");
+        check("users:\n  a: {named: {x: {wait: 3}}}\n", 2, "known are priority, memory");
+        check("users: {a: {named: {x: {memroy: 3}}}}\n", 1, "did you mean memory?");
+        check("users: {a: {named: [x]}}\n", 1, "named is a mapping");
         check("default: {weight: 0}\n", 1, "weight: \"0\" is not a number from 0.001 to 1000");
         check("default: {weight: NaN}\n", 1, "is not a number");
         check("default:\n  memory: 8 GBi\n", 2, "is not a size such as 8 GiB");

@@ -7,8 +7,10 @@
 //!
 //! Among several active sessions each has a *virtual time* on each worker: what it was charged there,
 //! divided by its weight. A session that is ahead of another one with work there waits for it, so
-//! that device time is shared by weight whatever the lengths of their instructions.
+//! that device time is shared by weight whatever the lengths of their instructions. A session of a
+//! higher class has a head start: it takes its share first, and no more than that.
 
+use crate::policy::Priority;
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::Op;
 use smallvec::SmallVec;
@@ -24,6 +26,9 @@ const BUDGET_SHARED: Duration = Duration::from_millis(2);
 /// Virtual microseconds by which a session may be ahead of another one with work on the worker: a
 /// budget, so that both have one there.
 const LEAD: f64 = 2e3;
+/// Virtual microseconds of the head start against the next lower class: for so long that one may
+/// wait beyond its share.
+const HEAD_START: f64 = 2e4;
 /// Virtual microseconds by which a session that had nothing to do may be behind the others when it
 /// returns: a long pause is no claim to a long turn, and a short one costs no share.
 const CREDIT: f64 = 1e5;
@@ -109,6 +114,8 @@ pub(crate) struct Turns {
     is_shared: bool,
     /// Weights of active sessions, 1 at most; a session without one has 1.
     weights: BTreeMap<SessionId, f64>,
+    /// Classes of active sessions; a session without one has the middle one.
+    priorities: BTreeMap<SessionId, Priority>,
     /// Microseconds of workers by session, since they were last taken.
     used: BTreeMap<SessionId, f64>,
 }
@@ -130,14 +137,33 @@ impl Turns {
         self.weights = weights;
     }
 
+    /// Sets the classes of the active sessions.
+    pub fn set_priorities(&mut self, priorities: BTreeMap<SessionId, Priority>) {
+        self.priorities = priorities;
+    }
+
+    fn priority(&self, session: SessionId) -> Priority {
+        self.priorities.get(&session).copied().unwrap_or_default()
+    }
+
+    /// Head start of a session.
+    fn head_start(&self, session: SessionId) -> f64 {
+        match self.priority(session) {
+            Priority::Low => -HEAD_START,
+            Priority::Normal => 0.0,
+            Priority::High => HEAD_START,
+        }
+    }
+
     /// Virtual microseconds by which a session is ahead of whoever is furthest behind on these
-    /// workers: who is least ahead goes first.
+    /// workers, less its head start: who is least ahead goes first.
     pub fn lead(&self, session: SessionId, workers: &[WorkerIndex]) -> f64 {
         let lead = |worker| {
             let queue: &WorkerQueue = self.queues.get(worker)?;
             Some((queue.shares.get(&session)?.passed - queue.floor).max(-CREDIT))
         };
-        workers.iter().filter_map(lead).reduce(f64::max).unwrap_or(0.0)
+        let most = workers.iter().filter_map(lead).reduce(f64::max).unwrap_or(0.0);
+        most - self.head_start(session)
     }
 
     /// Takes the seconds that workers have spent on each session.
@@ -162,7 +188,11 @@ impl Turns {
             awaited.push(session);
         } else if self.is_shared {
             // Those that it is ahead of and that have work there, so that the worker has some.
-            awaited.extend(queue.behind(share.passed - LEAD).filter(|&other| other != session));
+            let claimed = share.passed - self.head_start(session);
+            let is_behind = |&(other, passed): &(SessionId, f64)| {
+                other != session && passed - self.head_start(other) < claimed - LEAD
+            };
+            awaited.extend(queue.at_work().filter(is_behind).map(|(other, _)| other));
         }
         for &awaited in &awaited {
             let Some(queue) = self.queues.get(&worker) else { break };
@@ -274,6 +304,7 @@ impl Turns {
             queue.shares.remove(&session);
         }
         self.weights.remove(&session);
+        self.priorities.remove(&session);
     }
 
     pub fn forget_worker(&mut self, worker: WorkerIndex) {
@@ -288,11 +319,10 @@ impl WorkerQueue {
         Self { sent: Charges::new(), open, marks, shares, floor: 0.0, begun, factors }
     }
 
-    /// Sessions with work here whose virtual time is before `time`.
-    fn behind(&self, time: f64) -> impl Iterator<Item = SessionId> {
-        let shares = self.shares.iter();
-        let behind = move |share: &Share| share.waiting > 0.0 && share.passed < time;
-        shares.filter(move |(_, share)| behind(share)).map(|(&session, _)| session)
+    /// Sessions with work here, with their virtual times.
+    fn at_work(&self) -> impl Iterator<Item = (SessionId, f64)> {
+        let busy = self.shares.iter().filter(|(_, share)| share.waiting > 0.0);
+        busy.map(|(&session, share)| (session, share.passed))
     }
 
     /// The share of a session that gets work.

@@ -114,7 +114,7 @@ fn a_client_may_come_before_the_workers() {
     let frame = early.frame().unwrap();
     assert_eq!(
         message::decode::<ToClient<'_>>(&frame).unwrap().0,
-        ToClient::WorkerJoined { index: 0 }
+        ToClient::WorkerJoined { index: 0, is_late: false }
     );
     assert_eq!(early.answer(1).unwrap(), [4.0]);
 }
@@ -132,7 +132,7 @@ fn a_dead_worker_fails_its_values_and_leaves_its_place() {
     let frame = peer.frame().unwrap();
     assert_eq!(
         message::decode::<ToClient<'_>>(&frame).unwrap().0,
-        ToClient::WorkerJoined { index: 0 }
+        ToClient::WorkerJoined { index: 0, is_late: false }
     );
     peer.upload(1, &[2.0]);
     assert_eq!(peer.read(2, 1, 1).unwrap(), [2.0]);

@@ -42,6 +42,7 @@ enum OpenRequest {
         before: u64,
     },
     Stats,
+    Rebalance,
 }
 
 pub struct Client {
@@ -282,6 +283,12 @@ impl Client {
                 let before = self.oracle.next_number();
                 let request = self.ask(OpenRequest::Synchronize { before });
                 let mut instruction = Instruction::new(Op::Synchronize);
+                instruction.attrs.push(Attr::Int(request.cast_signed()));
+                write(&instruction, words);
+            }
+            ProgramStep::Rebalance => {
+                let request = self.ask(OpenRequest::Rebalance);
+                let mut instruction = Instruction::new(Op::Rebalance);
                 instruction.attrs.push(Attr::Int(request.cast_signed()));
                 write(&instruction, words);
             }

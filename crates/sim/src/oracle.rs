@@ -49,6 +49,8 @@ pub enum ProgramStep {
     },
     Synchronize,
     Stats,
+    /// Moves the session's values to the workers that are there.
+    Rebalance,
 }
 
 /// The requested layout of a value.

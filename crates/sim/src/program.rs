@@ -97,8 +97,9 @@ impl Scene<'_> {
                 26..34 => self.read(),
                 34..36 => Some((ProgramStep::Synchronize, None)),
                 36..37 => Some((ProgramStep::Stats, None)),
-                37..40 => self.scope(),
-                40..90 => self.compute(),
+                37..38 => Some((ProgramStep::Rebalance, None)),
+                38..41 => self.scope(),
+                41..90 => self.compute(),
                 _ => self.free(),
             };
             if let Some(drawn) = drawn

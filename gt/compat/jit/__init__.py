@@ -5,10 +5,11 @@
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
 
+from gt import config
 from gt.compat import misses
-from gt.compat.compiler import say_unchanged
 from gt.errors import NotSupported
 from gt.nn.module import Module as ScriptModule
+from gt.sessions import notices
 
 __all__ = [
     "ScriptModule",
@@ -34,19 +35,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 isinstance = isinstance  # noqa: PLW0127 - PyTorch's name of it
 
 
+def _say_unchanged(model: F) -> F:
+    """Returns `model`, and reports under GT_VERBOSE that it is unchanged."""
+    if config.is_verbose():
+        name = getattr(model, "__name__", type(model).__name__)
+        notices.say(f"{name} is not compiled: it runs eagerly as it is", notices.INFO)
+    return model
+
+
 def script(obj: F, *args: object, **options: object) -> F:
     """Returns `obj`, which runs as Python; prints a message if GT_VERBOSE is set."""
-    return say_unchanged(obj)
+    return _say_unchanged(obj)
 
 
 def trace(func: F, example_inputs: object = None, *args: object, **options: object) -> F:
     """Returns `func`: unlike a trace it keeps its branches, so it is right for all inputs."""
-    return say_unchanged(func)
+    return _say_unchanged(func)
 
 
 def trace_module(mod: F, inputs: object, *args: object, **options: object) -> F:
     """Returns `mod`, like `trace`."""
-    return say_unchanged(mod)
+    return _say_unchanged(mod)
 
 
 def script_if_tracing(fn: F) -> F:

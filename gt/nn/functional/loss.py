@@ -78,7 +78,8 @@ def smooth_l1_loss(
     distance = (input - _number(target, input)).abs()
     far = distance >= beta
     near = gt.where(far, 0.0, distance)  # no infinity, whose gradient would be NaN
-    loss = gt.where(far, distance - 0.5 * beta, 0.5 * near * near / beta)
+    square = 0.5 * near * near
+    loss = gt.where(far, distance - 0.5 * beta, square if beta == 1 else square / beta)
     return reduced(loss, reduction)
 
 

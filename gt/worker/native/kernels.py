@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from gt.worker.backend import Backend, Kernel
+from gt.worker.compiled.program import Kernels, plain_kernels
 from gt.worker.native import chain as native_chain
 from gt.worker.native import (
     choices,
@@ -25,7 +28,7 @@ from gt.worker.native import (
 from gt.worker.native import threads as native_threads
 from gt.worker.native.values import copied, rows
 from gt.worker.reference import kernels as reference
-from gt.worker.reference.values import Array
+from gt.worker.reference.values import DTYPES, Array
 
 # By module, whose docstring says of which operands its rows are quick (docs/ops.md repeats it).
 PARTS: dict[str, dict[str, Kernel]] = {
@@ -56,7 +59,7 @@ def backend(threads: int | None = None) -> Backend[Array]:
     return dataclasses.replace(
         reference.backend(),
         name="native",
-        kernels=NATIVE,
+        kernels=NATIVE | plain_kernels(Kernels(NATIVE, {}, rows), DTYPES, np.int64),
         row_major=rows,
         copy=copied,
         contiguous=rows,

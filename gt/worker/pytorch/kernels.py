@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gt.worker import memory
 from gt.worker.backend import Backend, InPlace, Kernel
+from gt.worker.compiled.kernels import Programs
 from gt.worker.cuda import operators as cuda_operators
 from gt.worker.cuda.collectives import CudaCollectives
 from gt.worker.cuda.operators import CudaOperators
@@ -68,9 +69,11 @@ def backend(device: torch.device) -> Backend[Tensor]:
     def allocate(size: tuple[int, ...], dtype: object) -> Tensor:
         return torch.empty(size, dtype=dtype, device=device)  # type: ignore[call-overload]
 
+    rows = TORCH if on_host else table(device)
+    programs = Programs(rows, NUMBER_FIRST, DTYPES, threads)
     result = Backend(
         name="pytorch",
-        kernels=TORCH if on_host else table(device),
+        kernels=rows | programs.kernels(),
         number_first=NUMBER_FIRST,
         in_place=IN_PLACE,
         grouped=torch_updates.Updates().grouped(),
@@ -107,7 +110,7 @@ def with_own(backend: Backend[Tensor], device: torch.device, own: CudaOperators)
     updates = torch_updates.Updates(own)
     return dataclasses.replace(
         backend,
-        kernels=table(device, own),
+        kernels=dict(backend.kernels) | table(device, own),
         in_place=IN_PLACE | updates.in_place(),
         grouped=updates.grouped(),
         in_python=own.names,

@@ -10,6 +10,7 @@ import contextlib
 import numpy as np
 
 from gt.worker.backend import Backend, Kernel
+from gt.worker.compiled.program import Kernels, plain_kernels
 from gt.worker.reference import creation, elementwise, generic, indexing, losses, reductions
 from gt.worker.reference.values import (
     DTYPES,
@@ -33,7 +34,7 @@ def backend() -> Backend[Array]:
     """The backend of numpy on the host."""
     return Backend(
         name="numpy",
-        kernels=NUMPY,
+        kernels=NUMPY | plain_kernels(Kernels(NUMPY, {}, _contiguous), DTYPES, np.int64),
         number_first={},
         in_place={},
         dtypes=DTYPES,

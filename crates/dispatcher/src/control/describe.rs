@@ -161,6 +161,11 @@ fn named(value: &Value) -> String {
 }
 
 fn why(session: &Session, value: &Value) -> String {
+    if matches!(value.pending(), PendingLayout::Rebalance(_)) {
+        return "gt.rebalance() gives it this layout, over the workers that were there, at its next \
+                use"
+            .to_owned();
+    }
     match value.cause() {
         LayoutCause::Scope(Some(id)) => {
             return format!("signal {} gives its layout", signal(session, id));
@@ -174,6 +179,10 @@ fn why(session: &Session, value: &Value) -> String {
         LayoutCause::Instruction(_) => return "a read made it whole".to_owned(),
         LayoutCause::Unknown => {
             return "sent to the session's default worker".to_owned();
+        }
+        LayoutCause::Rebalanced => {
+            return "gt.rebalance() gave it this layout, over the workers that were there"
+                .to_owned();
         }
         LayoutCause::AsMade => {}
     }
@@ -189,10 +198,10 @@ fn why(session: &Session, value: &Value) -> String {
     match provenance.decider {
         Decider::UploadHistory => "what this line sent before was needed in this layout".to_owned(),
         // The layout may have been requested for all workers before the others joined.
-        Decider::Request if value.layout().mesh().len() == 1 => {
+        Decider::Request(_) if value.layout().mesh().len() == 1 => {
             "asked for by the program, over one worker: a cut over one is the whole".to_owned()
         }
-        Decider::Request => "asked for by the program".to_owned(),
+        Decider::Request(_) => "asked for by the program".to_owned(),
         Decider::Scope => {
             let signal = signal(session, provenance.signal);
             format!("signal {signal} gives the layout of new tensors")

@@ -5,7 +5,7 @@ use crate::event::ClientFault;
 use crate::number::{first_slot, signed};
 use crate::plan::{KeepCopy, PlanStop, Results};
 use crate::planner::Planner;
-use crate::session::provenance::Decider;
+use crate::session::provenance::{Decider, OverAll};
 use crate::session::value::{Handle, Shards, Value, slot_at};
 use gt_protocol::placement::{Layout, Mesh, Placement, ShardRanges};
 use gt_protocol::rules::{ErrorClass, RuleError};
@@ -53,7 +53,11 @@ impl Planner<'_> {
         }
         let moved_before = self.core.moved_bytes;
         let planned = match self.requested_layout(instruction, self.value(slot))? {
-            Ok(layout) => self.fulfil(slot, &layout, request, instruction)?,
+            Ok(layout) => {
+                self.session.has_layouts = true;
+                self.note_epoch();
+                self.fulfil(slot, &layout, request, instruction)?
+            }
             Err(error) => Err(PlanStop::Error(error)),
         };
         self.finish(instruction, planned);
@@ -95,7 +99,7 @@ impl Planner<'_> {
             let resharded = self.reshard(slot, layout, KeepCopy::Reduced);
             (meta, Shards::new(layout.clone(), self.own(meta, layout, resharded)))
         };
-        let decider = Some(Decider::Request);
+        let decider = Some(Decider::Request(over_all(instruction, meta.dims.len())));
         Ok(Ok(Results { decider, ..Results::ready(smallvec![result], before) }))
     }
 
@@ -144,4 +148,14 @@ impl Planner<'_> {
         let ranges = ShardRanges::even(size, mesh.len());
         Ok(Ok(Layout::new(mesh, [Placement::Shard { dim, ranges }].into_iter().collect())))
     }
+}
+
+/// The layout over all workers that an instruction asks for; `None` if it names the workers.
+fn over_all(instruction: &Instruction<'_>, rank: usize) -> Option<OverAll> {
+    if matches!(instruction.attr("layout"), Attr::Text(_)) {
+        return None;
+    }
+    let Attr::Int(asked) = *instruction.attr("dim") else { return Some(OverAll::Replicated) };
+    let dim = if asked < 0 { asked + signed(rank) } else { asked };
+    usize::try_from(dim).ok().map(OverAll::Sharded)
 }

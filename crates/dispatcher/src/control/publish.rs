@@ -5,13 +5,17 @@ use crate::event::ClientFault;
 use crate::number::slot_of;
 use crate::plan::{PlanStop, Results};
 use crate::planner::Planner;
+use crate::session::provenance::LayoutCause;
 use crate::session::published::{GeneratorState, NAMES_MAX, VALUES_MAX};
 use crate::session::requests::request_number;
-use crate::session::value::{Handle, PendingLayout, Shards, Slots, Value, ValueState, slot_at};
+use crate::session::value::{
+    Borrowing, Handle, PendingLayout, Shards, Slots, Value, ValueState, slot_at,
+};
 use gt_protocol::message::{Failure, FailureClass, PUBLISHED_NAME_BYTES_MAX, ToClient};
 use gt_protocol::rules::{ErrorClass, RuleError};
 use gt_protocol::{Attr, Instruction, Meta, Operand};
 use smallvec::smallvec;
+use std::sync::Arc;
 
 impl Planner<'_> {
     /// The instruction `publish`: all values of a name are replaced at once, so that a client that
@@ -54,7 +58,9 @@ impl Planner<'_> {
         let handles: Vec<Handle> = slots.into_iter().map(|slot| self.kept(slot)).collect();
         let replaced = self.session.unkeep(name);
         self.core.workers.free_all(replaced.into_iter(), self.sink);
-        if !handles.is_empty() {
+        if handles.is_empty() {
+            self.session.published.revoke_all(name);
+        } else {
             self.session.keep(name, handles);
         }
         self.session.published.generator = Some(GeneratorState { seed, draw });
@@ -78,7 +84,7 @@ impl Planner<'_> {
     fn kept(&mut self, slot: u32) -> Handle {
         self.materialize(slot, None);
         if let Some(value) = self.session.value(slot)
-            && matches!(value.pending(), PendingLayout::Target(_))
+            && matches!(value.pending(), PendingLayout::Target(_) | PendingLayout::Rebalance(_))
         {
             self.take_pending(slot);
         }
@@ -88,15 +94,29 @@ impl Planner<'_> {
             Handle::Free => unreachable!("slot {slot} has been checked"),
         };
         let (number, output, site) = (value.number(), value.output, value.site);
+        let (cause, provenance) = (value.cause(), value.provenance().cloned());
         let (meta, shards) = (*value.meta(), value.shards());
         let slots = self.on_behalf_of(number, |planner| planner.aliases(meta, &shards));
         let spec = self.session.specs.of(&meta, &shards.layout);
         let mut value = Value::new(spec, number, output, ValueState::Ready(slots));
         value.site = site;
+        if cause != LayoutCause::AsMade {
+            value.set_cause(cause);
+        }
+        if let Some(provenance) = provenance {
+            value.set_provenance(provenance);
+        }
         Handle::Live(value)
     }
 
-    fn aliases(&mut self, meta: Meta, shards: &Shards) -> Slots {
+    /// Moves a kept value that is to be elsewhere.
+    fn take_pending_of_kept(&mut self, slot: u32) {
+        if self.session.value(slot).is_some() {
+            self.take_pending(slot);
+        }
+    }
+
+    pub(crate) fn aliases(&mut self, meta: Meta, shards: &Shards) -> Slots {
         let members = shards.layout.mesh().members().iter().enumerate();
         members
             .map(|(place, &worker)| {
@@ -128,6 +148,15 @@ impl Planner<'_> {
         let moved_before = self.core.moved_bytes;
         let planned = self.copy_of(name, index, asked);
         self.finish(instruction, planned);
+        let kept = self.session.published.entry(name).map(|entry| &entry.slots);
+        let kept = kept.and_then(|slots| slots.get(usize::try_from(index).ok()?).copied());
+        let kept = kept.and_then(|slot| self.session.value(slot));
+        if let Some(Borrowing::Borrower(token)) = kept.and_then(Value::borrowing)
+            && let Some(slot) = output.as_slot()
+        {
+            let token = Arc::clone(token);
+            self.session.note_borrowed(slot, token);
+        }
         self.trace_line(instruction, moved_before);
         Ok(())
     }
@@ -139,6 +168,7 @@ impl Planner<'_> {
         let Some(slot) = slot else {
             return Err(mistake(format!("published: {name:?} has no value number {index}")));
         };
+        self.take_pending_of_kept(slot);
         let (meta, shards) = match self.session.handle(slot) {
             Handle::Live(value) => (*value.meta(), value.shards()),
             Handle::Failed(failure) => return Err(PlanStop::Operand(failure.clone())),

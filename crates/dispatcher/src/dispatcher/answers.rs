@@ -1,6 +1,7 @@
 //! Answers and reports of workers, passed on to the client that asked.
 
 use super::Dispatcher;
+use super::borrowing::NO_NUMBER;
 use crate::event::{SessionId, Sink, WorkerIndex, number_of};
 use crate::session::Session;
 use crate::session::failure::{RootCause, ValueFailure, of_users};
@@ -154,6 +155,9 @@ impl Dispatcher {
         if open.part.is_some() {
             self.core.requests.forget_parts(open.session, open.number);
         }
+        if failure.session != open.session.0 {
+            return self.failed_borrowed(&open, failure, sink);
+        }
         let Some(state) = self.sessions.get_mut(&open.session) else { return };
         let number = number_of(state.next_number(), failure.number);
         // A read may fail on one worker before another worker, where the instruction failed, has
@@ -173,6 +177,24 @@ impl Dispatcher {
                 tag: state.site_of(number),
                 ..*failure
             },
+        };
+        sink.session(open.session, &ToClient::FailedReply { request: open.number, failure });
+    }
+
+    /// Answers a request for a value that depends on a failed one of another session: the number and
+    /// the line are that session's, so the client gets neither.
+    fn failed_borrowed(&self, open: &Request, failure: &message::Failure<'_>, sink: &mut dyn Sink) {
+        let owner = self.named().find(|named| named.session.0 == failure.session);
+        let owner =
+            owner.map_or_else(|| failure.session.to_string(), |one| format!("{:?}", one.name));
+        let text = format!("{} (in session {owner}, which lends it)", failure.text);
+        let failure = message::Failure {
+            session: open.session.0,
+            number: NO_NUMBER,
+            op: failure.op.and_then(of_users),
+            tag: 0,
+            text: message::clip(&text),
+            ..*failure
         };
         sink.session(open.session, &ToClient::FailedReply { request: open.number, failure });
     }

@@ -17,6 +17,7 @@ impl Dispatcher {
     pub(super) fn close_session(&mut self, id: SessionId, sink: &mut dyn Sink) {
         let Some(session) = self.sessions.remove(&id) else { return };
         self.forget_name(id);
+        self.session_quotas.remove(&id);
         self.core.requests.open.retain(|_, request| request.session != id);
         self.core.workers.leave_home(session.home);
         self.core.workers.forget_user(id);
@@ -143,7 +144,7 @@ pub(super) fn forget_worker(
 /// Returns true if the value is to take a layout with that worker at its first use.
 fn is_target_on(value: &Value, index: WorkerIndex) -> bool {
     let target = match value.pending() {
-        PendingLayout::Target(target) => Some(target),
+        PendingLayout::Target(target) | PendingLayout::Rebalance(target) => Some(target),
         PendingLayout::Record => Some(value.layout()),
         PendingLayout::Nothing => None,
     };

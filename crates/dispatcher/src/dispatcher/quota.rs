@@ -1,6 +1,6 @@
-//! Memory quotas by user. An instruction whose results would take its user beyond the quota fails
-//! before any worker is told of it. Values are counted by their metadata: whole, contiguous, once,
-//! views among them.
+//! Memory quotas by user and by session. An instruction whose results would take either beyond its
+//! quota fails before any worker is told of it. Values are counted by their metadata: whole,
+//! contiguous, once, views among them; what a session lends counts for it until nobody holds it.
 
 use super::Dispatcher;
 use crate::event::SessionId;
@@ -34,6 +34,17 @@ impl Dispatcher {
     /// hold any number.
     pub fn set_quotas(&mut self, quotas: BTreeMap<Box<str>, u64>) {
         self.quotas = quotas;
+        self.forget_allowances();
+    }
+
+    /// Sets the bytes that single sessions may hold; those without an entry may hold what their user
+    /// may.
+    pub fn set_session_quotas(&mut self, quotas: BTreeMap<SessionId, u64>) {
+        self.session_quotas = quotas;
+        self.forget_allowances();
+    }
+
+    fn forget_allowances(&mut self) {
         for session in self.sessions.values_mut() {
             session.allowance = u64::MAX;
         }
@@ -42,14 +53,19 @@ impl Dispatcher {
     /// Prepares a session for its next instructions, during which no other session gets new values:
     /// what the others of its user hold is not its to use. The owner of the streams calls it.
     pub fn begin_turn(&mut self, id: SessionId) {
-        if self.quotas.is_empty() {
+        if self.quotas.is_empty() && self.session_quotas.is_empty() {
             return;
         }
-        let Some((user, quota)) = self.quota_of(id) else { return };
-        let others = self.sessions_of(&user).filter(|(other, _)| *other != id);
-        let others = others.map(|(_, session)| session.live_bytes()).fold(0, u64::saturating_add);
+        let of_session = self.session_quotas.get(&id);
+        let of_session = of_session.map(|quota| quota.saturating_sub(self.borrowed_bytes_of(id)));
+        let of_user = self.quota_of(id).map(|(user, quota)| {
+            let others = self.sessions_of(&user).filter(|(other, _)| *other != id);
+            let others = others.map(|(_, session)| session.live_bytes());
+            quota.saturating_sub(others.fold(self.borrowed_bytes(&user), u64::saturating_add))
+        });
+        let Some(allowance) = of_session.into_iter().chain(of_user).min() else { return };
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.allowance = quota.saturating_sub(others);
+            session.allowance = allowance;
         }
     }
 
@@ -61,6 +77,10 @@ impl Dispatcher {
             let holding = all.entry(Arc::clone(user)).or_default();
             holding.sessions += 1;
             holding.bytes = holding.bytes.saturating_add(session.live_bytes());
+        }
+        for (user, bytes) in self.borrowed_by_user() {
+            let holding = all.entry(user).or_default();
+            holding.bytes = holding.bytes.saturating_add(bytes);
         }
         all
     }
@@ -116,13 +136,29 @@ impl Dispatcher {
         instruction: &Instruction<'_>,
         needed: u64,
     ) -> String {
+        let operation = operation(session, instruction);
+        let needed_text = size(needed);
+        let borrowed = self.borrowed_bytes_of(id);
+        let held_alone = session.live_bytes().saturating_add(borrowed);
+        if let Some(&quota) = self.session_quotas.get(&id)
+            && held_alone.saturating_add(needed) > quota
+        {
+            let (quota, held) = (size(quota), size(held_alone));
+            let name = self.name_of(id);
+            return format!(
+                "out of memory: {name} has a quota of {quota}, holds {held}{} and needs {needed_text} \
+                 more; {operation}",
+                borrowed_text(borrowed)
+            );
+        }
         let Some((user, quota)) = self.quota_of(id) else {
             unreachable!("session {} has an allowance and no quota", id.0)
         };
+        let borrowed = self.borrowed_bytes(&user);
         let mut held: Vec<(u64, SessionId)> =
             self.sessions_of(&user).map(|(id, session)| (session.live_bytes(), id)).collect();
         held.sort_by_key(|&(bytes, id)| (std::cmp::Reverse(bytes), id));
-        let total = held.iter().map(|(bytes, _)| *bytes).fold(0, u64::saturating_add);
+        let total = held.iter().map(|(bytes, _)| *bytes).fold(borrowed, u64::saturating_add);
         let mut holders = String::new();
         for &(bytes, holder) in held.iter().take(LISTED_MAX) {
             let gap = if holders.is_empty() { "" } else { ", " };
@@ -132,12 +168,12 @@ impl Dispatcher {
         if held.len() > LISTED_MAX {
             let _ = write!(holders, ", {} more sessions", held.len() - LISTED_MAX);
         }
+        holders.push_str(&borrowed_text(borrowed));
         let user = if user.is_empty() { "nobody" } else { &user };
-        let operation = operation(session, instruction);
-        let (quota, total, needed) = (size(quota), size(total), size(needed));
+        let (quota, total) = (size(quota), size(total));
         format!(
             "out of memory: user {user} has a quota of {quota}, holds {total} ({holders}) and needs \
-             {needed} more; {operation}"
+             {needed_text} more; {operation}"
         )
     }
 
@@ -146,6 +182,19 @@ impl Dispatcher {
         let name = self.named().find(|named| named.session == id).map(|named| named.name);
         let name = name.map_or_else(|| format!("session {}", id.0), |name| format!("{name:?}"));
         if id == own { format!("this session, {name},") } else { name }
+    }
+
+    fn name_of(&self, id: SessionId) -> String {
+        let name = self.named().find(|named| named.session == id).map(|named| named.name);
+        name.map_or_else(|| format!("session {}", id.0), |name| format!("session {name:?}"))
+    }
+}
+
+/// The part of an error about values that only others still hold.
+fn borrowed_text(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        _ => format!(", {} of it borrowed by sessions that still hold it", size(bytes)),
     }
 }
 

@@ -209,6 +209,11 @@ impl Planner<'_> {
                 self.note_cause(slot, LayoutCause::Scope(None));
                 false
             }
+            PendingLayout::Rebalance(target) => {
+                self.reshard(slot, &target, KeepCopy::Always);
+                self.note_cause(slot, LayoutCause::Rebalanced);
+                false
+            }
         }
     }
 

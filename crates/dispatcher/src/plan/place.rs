@@ -12,9 +12,14 @@ use gt_protocol::{Dims, Family, Instruction, Operand};
 
 impl Planner<'_> {
     /// The scope of a signal with its mesh, if it has placements and any of its workers lives.
-    pub(super) fn placing_scope(&mut self, signal: u16) -> Option<PlacingScope> {
+    pub(crate) fn placing_scope(&mut self, signal: u16) -> Option<PlacingScope> {
         let workers = &self.core.workers;
-        self.session.scopes.placing(signal, workers.alive(), workers.epoch())
+        let placing = self.session.scopes.placing(signal, workers.alive(), workers.epoch());
+        if placing.is_some() {
+            self.session.has_layouts = true;
+            self.note_epoch();
+        }
+        placing
     }
 
     /// The mesh of an instruction's operands: the largest one, and the first among equals.
@@ -134,7 +139,7 @@ fn layout_of_cuts(
 }
 
 /// The layout of a tensor that is created in the scope.
-pub(super) fn created_layout(placing: &PlacingScope, dims: &Dims) -> Layout {
+pub(crate) fn created_layout(placing: &PlacingScope, dims: &Dims) -> Layout {
     let PlacingScope { scope, mesh } = placing;
     layout_of_cuts(scope, mesh, dims, cuts(scope, mesh, dims.len()))
 }

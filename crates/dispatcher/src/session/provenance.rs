@@ -116,14 +116,21 @@ impl TrafficDelta {
 /// Decider of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decider {
-    /// The client asked for this layout.
-    Request,
+    /// The client asked for this layout; over all workers, if it named none.
+    Request(Option<OverAll>),
     /// It arrived in the layout that others from the same line were needed in.
     UploadHistory,
     /// The scope of its signal sets the layout of created values.
     Scope,
     /// The cheapest strategy on its operands' mesh.
     Strategy,
+}
+
+/// Layout over all workers that a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OverAll {
+    Replicated,
+    Sharded(usize),
 }
 
 /// Origin of a value's layout, valid as long as the value keeps its original layout.
@@ -159,4 +166,6 @@ pub(crate) enum LayoutCause {
     Instruction(u64),
     /// A client has sent it without a layout, when nothing but the session's home was known.
     Unknown,
+    /// The client asked for its values to go to the workers that are there.
+    Rebalanced,
 }

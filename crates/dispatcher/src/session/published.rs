@@ -3,7 +3,7 @@
 
 use super::Session;
 use super::value::{Handle, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// First slot of kept values: clients' slots are below [`super::SLOTS_MAX`].
@@ -12,6 +12,13 @@ pub(crate) const KEPT_FIRST: u32 = 1 << 31;
 pub(crate) const NAMES_MAX: usize = 256;
 /// Maximum number of values that a session keeps under all its names together.
 pub(crate) const VALUES_MAX: usize = 1 << 16;
+
+/// Maximum number of users to whom a name is granted.
+const GRANTS_MAX: usize = 64;
+/// User of a grant to everybody.
+pub(crate) const EVERYBODY: &str = "";
+/// Letter of names under which borrowed values are kept: clients publish none with it.
+const BORROWED: char = '\t';
 
 /// A name and its values.
 #[derive(Debug)]
@@ -30,12 +37,19 @@ pub(crate) struct GeneratorState {
 }
 
 /// All names of a session.
+/// Name under which a session keeps what it has borrowed from another one.
+pub(crate) fn borrowed_as(session: &str, name: &str) -> String {
+    format!("{session}{BORROWED}{name}")
+}
+
 #[derive(Default)]
 pub(crate) struct Published {
     entries: BTreeMap<Box<str>, PublishedEntry>,
     handles: Vec<Handle>,
     free: Vec<u32>,
     publications: u64,
+    /// Users to whom a name is granted.
+    grants: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// State of the last client's generator; `None` before the first publication.
     pub generator: Option<GeneratorState>,
 }
@@ -46,13 +60,56 @@ impl Published {
     }
 
     pub fn names(&self) -> usize {
-        self.entries.len()
+        self.own().count()
+    }
+
+    /// The names that the client has published: all but those of borrowed values.
+    fn own(&self) -> impl Iterator<Item = (&str, &PublishedEntry)> {
+        let all = self.entries.iter().map(|(name, entry)| (name.as_ref(), entry));
+        all.filter(|(name, _)| !name.contains(BORROWED))
+    }
+
+    /// The name of borrowed values, if there are any.
+    pub fn borrowed_name(&self) -> Option<Box<str>> {
+        self.entries.keys().find(|name| name.contains(BORROWED)).cloned()
+    }
+
+    /// Grants a name to a user; returns false if it is granted to too many.
+    pub fn grant(&mut self, name: &str, user: &str) -> bool {
+        let users = self.grants.entry(name.into()).or_default();
+        let has_room = users.len() < GRANTS_MAX || users.contains(user);
+        if has_room {
+            users.insert(user.into());
+        }
+        has_room
+    }
+
+    /// Takes a grant back; returns false if there was none.
+    pub fn revoke(&mut self, name: &str, user: &str) -> bool {
+        let Some(users) = self.grants.get_mut(name) else { return false };
+        let was_granted = users.remove(user);
+        if users.is_empty() {
+            self.grants.remove(name);
+        }
+        was_granted
+    }
+
+    /// Takes back all grants of a name.
+    pub fn revoke_all(&mut self, name: &str) {
+        self.grants.remove(name);
+    }
+
+    /// The names that a user may borrow.
+    pub fn granted_to<'p>(&'p self, user: &'p str) -> impl Iterator<Item = &'p str> {
+        let is_for =
+            move |users: &BTreeSet<Box<str>>| users.contains(EVERYBODY) || users.contains(user);
+        let all = self.grants.iter().filter(move |(_, users)| is_for(users));
+        all.map(|(name, _)| name.as_ref())
     }
 
     /// All names with their values, in the order of publication.
     pub fn entries(&self) -> Vec<(&str, &PublishedEntry)> {
-        let mut all: Vec<_> =
-            self.entries.iter().map(|(name, entry)| (name.as_ref(), entry)).collect();
+        let mut all: Vec<_> = self.own().collect();
         all.sort_by_key(|(_, entry)| entry.order);
         all
     }
@@ -63,7 +120,7 @@ impl Published {
     }
 
     pub fn bytes(&self) -> u64 {
-        self.entries.values().map(|entry| entry.bytes).fold(0, u64::saturating_add)
+        self.own().map(|(_, entry)| entry.bytes).fold(0, u64::saturating_add)
     }
 
     pub fn handle(&self, slot: u32) -> Option<&Handle> {
@@ -158,16 +215,21 @@ impl Session {
         held
     }
 
+    /// Frees what is borrowed; returns the workers' slots, which the caller frees.
+    pub fn return_borrowed(&mut self) -> Vec<(u32, u32)> {
+        self.published.borrowed_name().map_or_else(Vec::new, |name| self.unkeep(&name))
+    }
+
     /// Forgets everything of a client that is gone except its published values; returns the
     /// workers' slots of the others, which the caller frees. Numbers go on, because a kept value
     /// may still fail.
     pub fn detach(&mut self) -> Vec<(u32, u32)> {
-        let mut held = Vec::new();
+        let mut held = self.return_borrowed();
         for handle in std::mem::take(&mut self.handles) {
             if let Handle::Live(value) = handle {
                 held.extend(value.worker_slots());
                 self.live_values -= 1;
-                self.live_bytes = self.live_bytes.saturating_sub(value.spec().bytes);
+                self.live_bytes = self.live_bytes.saturating_sub(value.counted_bytes());
             }
         }
         // The next client numbers signals and call sites anew.

@@ -65,6 +65,9 @@ pub(crate) enum PendingLayout {
     Nothing,
     /// The value takes this layout: bytes that a client is still sending arrive in another one.
     Target(Layout),
+    /// The value takes this layout: the client asked for its values to go to the workers that there
+    /// are.
+    Rebalance(Layout),
     /// The needed layout is recorded, for uploads from the same line.
     Record,
 }
@@ -79,6 +82,15 @@ enum SlotStorage {
     Deferred(Box<Deferred>),
 }
 
+/// Part of a value that several sessions hold. A token lives as long as the values that have it.
+#[derive(Clone, Debug)]
+pub(crate) enum Borrowing {
+    /// The owner's value.
+    Owner(Arc<()>),
+    /// A borrower's value: its bytes count for the owner.
+    Borrower(Arc<()>),
+}
+
 /// Fields that few values need.
 #[derive(Debug, Default)]
 struct ValueExtras {
@@ -88,6 +100,7 @@ struct ValueExtras {
     pending: PendingLayout,
     provenance: Option<Arc<Provenance>>,
     cause: LayoutCause,
+    borrowing: Option<Borrowing>,
 }
 
 /// Tells if the fast path may take a value.
@@ -224,7 +237,7 @@ impl Value {
     /// The layout that it has after its next use, if that requests none.
     pub fn target(&self) -> &Layout {
         match self.pending() {
-            PendingLayout::Target(target) => target,
+            PendingLayout::Target(target) | PendingLayout::Rebalance(target) => target,
             PendingLayout::Nothing | PendingLayout::Record => self.layout(),
         }
     }
@@ -325,6 +338,23 @@ impl Value {
 
     pub fn set_cause(&mut self, cause: LayoutCause) {
         self.cold_mut().cause = cause;
+    }
+
+    pub fn borrowing(&self) -> Option<&Borrowing> {
+        self.cold()?.borrowing.as_ref()
+    }
+
+    pub fn set_borrowing(&mut self, borrowing: Borrowing) {
+        self.cold_mut().borrowing = Some(borrowing);
+    }
+
+    /// Bytes that count for its session.
+    #[inline]
+    pub fn counted_bytes(&self) -> u64 {
+        match self.borrowing() {
+            Some(Borrowing::Borrower(_)) => 0,
+            Some(Borrowing::Owner(_)) | None => self.spec.bytes,
+        }
     }
 
     /// Every worker that holds a shard, with its slot.

@@ -105,6 +105,8 @@ pub enum ToClient<'a> {
     },
     WorkerJoined {
         index: u32,
+        /// True if the session has layouts over workers, which were decided without this one.
+        is_late: bool,
     },
     WorkerLeft {
         index: u32,
@@ -308,7 +310,13 @@ impl<'a> Message<'a> for ToClient<'a> {
                 out.push(*worker);
                 append_stats(*stats, out);
             }
-            Self::WorkerJoined { index } => out.push(*index),
+            Self::WorkerJoined { index, is_late } => {
+                out.push(*index);
+                // One that is not late is the message of version 1.
+                if *is_late {
+                    out.push(1);
+                }
+            }
             Self::WorkerLeft { index, reason } => {
                 out.push(*index);
                 append_text("worker_left", reason, TEXT_BYTES_MAX, out)?;
@@ -339,7 +347,14 @@ impl<'a> Message<'a> for ToClient<'a> {
             code::WORKER_STATS => {
                 Self::WorkerStats { worker: reader.word()?, stats: stats(reader)? }
             }
-            code::WORKER_JOINED => Self::WorkerJoined { index: reader.word()? },
+            code::WORKER_JOINED => {
+                let index = reader.word()?;
+                let is_late = !reader.is_at_end();
+                if is_late && !reader.bool()? {
+                    return Err(reader.error(WireReason::Value("is_late", 0)));
+                }
+                Self::WorkerJoined { index, is_late }
+            }
             code::WORKER_LEFT => {
                 Self::WorkerLeft { index: reader.word()?, reason: reader.text(TEXT_BYTES_MAX)? }
             }

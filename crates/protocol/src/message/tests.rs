@@ -121,7 +121,7 @@ fn every_frame(
         (words(&FromClient::Sessions { request, action: SessionAction::End, name: "exp1" }), ASKS),
         (words(&FromWorker::Stats(stats)), BACK),
         (words(&ToClient::WorkerStats { worker: index, stats }), CLIENT),
-        (words(&ToClient::WorkerJoined { index }), CLIENT),
+        (words(&ToClient::WorkerJoined { index, is_late: count > 1 }), CLIENT),
         (words(&ToClient::WorkerLeft { index, reason }), CLIENT),
         (words(&ToClient::Goodbye { reason }), ALL),
         (peer(Reach::Memory), DOWN),
@@ -228,7 +228,7 @@ fn a_request_for_sessions_word_by_word() {
 
 #[test]
 fn a_message_of_another_direction_is_named() {
-    let frame = words(&ToClient::WorkerJoined { index: 3 });
+    let frame = words(&ToClient::WorkerJoined { index: 3, is_late: false });
     let error = decode::<FromClient<'_>>(&frame).unwrap_err();
     assert_eq!(error.to_string(), "word 0: worker_joined is no message of this direction");
 }

@@ -376,6 +376,10 @@ pub enum Op {
     AtenVjp,
     /// Metadata of the results of `aten`, as 4096 bytes of JSON and blanks: for the values, or for the metadata `operands`; with gradients of `wanted`.
     AtenMeta,
+    /// Has a worker compile a program for operands of this metadata, in the background. The one result says how far that is: 0 compiling, 1 ready, 2 refused.
+    Compile,
+    /// The results of a program, compiled where a worker has done so, else by its instructions one after the other.
+    Call,
     /// The client drops these values.
     Free,
     /// The client asks for `count` elements from `start` (row-major) of a value.
@@ -404,6 +408,12 @@ pub enum Op {
     Publish,
     /// Value number `index` of those that a name keeps.
     Published,
+    /// The session's values take, at their next use, the layouts that they would have over the workers that are there now; answered by a `description` with their number.
+    Rebalance,
+    /// Lets other sessions of a user, or of everybody where the user is empty, borrow what the session has published under a name; or takes that back.
+    Grant,
+    /// Keeps what another session has published and granted, all of one moment, under the name `session` + tab + `name`, for `published`; without a session that is freed. Answered by a `description`, which begins with `+` or `-`.
+    Borrow,
     /// Between workers: the reduction of all members' values, everywhere, in the group's order.
     AllReduce,
     /// Between workers: all shards one after the other along `dim`, everywhere.
@@ -609,6 +619,8 @@ impl Op {
             0x0d01 => Op::Aten,
             0x0d02 => Op::AtenVjp,
             0x0d03 => Op::AtenMeta,
+            0x0d04 => Op::Compile,
+            0x0d05 => Op::Call,
             0x0b01 => Op::Free,
             0x0b02 => Op::Read,
             0x0b03 => Op::Chunk,
@@ -623,6 +635,9 @@ impl Op {
             0x0b0c => Op::LocalShard,
             0x0b0d => Op::Publish,
             0x0b0e => Op::Published,
+            0x0b0f => Op::Rebalance,
+            0x0b10 => Op::Grant,
+            0x0b11 => Op::Borrow,
             0x0c01 => Op::AllReduce,
             0x0c02 => Op::AllGather,
             0x0c03 => Op::Send,
@@ -821,6 +836,8 @@ impl Op {
             "aten" => Op::Aten,
             "aten_vjp" => Op::AtenVjp,
             "aten_meta" => Op::AtenMeta,
+            "compile" => Op::Compile,
+            "call" => Op::Call,
             "free" => Op::Free,
             "read" => Op::Read,
             "chunk" => Op::Chunk,
@@ -835,6 +852,9 @@ impl Op {
             "local_shard" => Op::LocalShard,
             "publish" => Op::Publish,
             "published" => Op::Published,
+            "rebalance" => Op::Rebalance,
+            "grant" => Op::Grant,
+            "borrow" => Op::Borrow,
             "all_reduce" => Op::AllReduce,
             "all_gather" => Op::AllGather,
             "send" => Op::Send,

@@ -13,7 +13,8 @@ const ANSWER_BYTES: i64 = 4096;
 /// The results that the attribute `results` states.
 pub(super) fn stated(call: &Call<'_>) -> Inferred {
     let mut results: SmallVec<[Meta; 2]> = SmallVec::new();
-    let mut rest = call.list(3)?;
+    let place = call.info.attr_index("results").unwrap_or(call.info.attrs.len());
+    let mut rest = call.list(place)?;
     while !rest.is_empty() && results.len() < OUTPUTS_MAX {
         let Some((meta, others)) = first(rest) else {
             let text = format!("{}: {rest:?} describes no result", call.info.name);

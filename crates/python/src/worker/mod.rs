@@ -19,6 +19,7 @@ mod memory;
 mod payloads;
 mod peers;
 mod process;
+mod program_steps;
 mod redial;
 mod slow_rows;
 mod stream;
@@ -38,6 +39,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(payloads::decode_device_event, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::encode_group_payload, module)?)?;
     module.add_function(wrap_pyfunction!(payloads::decode_group_payload, module)?)?;
+    module.add_function(wrap_pyfunction!(program_steps::program_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(program_steps::view_rows, module)?)?;
     module.add_class::<fork_requests::ForkRequests>()?;
     module.add_class::<fork_requests::ForkRequest>()?;
     module.add_function(wrap_pyfunction!(connect::run_on_socket, module)?)?;

@@ -42,7 +42,7 @@ impl EventLoop {
         };
         let session = opened.as_ref().ok().copied();
         if let Some(session) = session {
-            self.note_user(session, user);
+            self.note_user(session, user, Some(&*called).filter(|name| !name.is_empty()));
             let (user, called) = (Quoted("user", user), Quoted("name", &called));
             self.audit.write(event, format_args!(" session={}{user}{called}", session.0));
         }

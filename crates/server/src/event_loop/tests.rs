@@ -3,6 +3,8 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "other messages are not expected")]
 
+mod priorities;
+
 use super::EventLoop;
 use crate::journal::{Journal, Party};
 use crate::link::{PeerLink, RING_WORDS, SlabPayloads, WordSource, WordTarget};

@@ -1,7 +1,6 @@
 //! Users: their limits when a session opens or the policy changes, and the answer of `gt usage`.
 
 use super::EventLoop;
-use crate::client::ServedClient;
 use crate::policy::ClusterPolicy;
 use gt_dispatcher::SessionId;
 use std::time::Instant;
@@ -33,8 +32,8 @@ impl EventLoop {
     }
 
     /// Notes whose session it is.
-    pub(super) fn note_user(&mut self, session: SessionId, user: &str) {
-        self.accounts.open(session, user);
+    pub(super) fn note_user(&mut self, session: SessionId, user: &str, name: Option<&str>) {
+        self.accounts.open(session, user, name);
         self.dispatcher.set_user(session, user);
         self.set_quotas();
     }
@@ -60,17 +59,20 @@ impl EventLoop {
             return;
         }
         let active = self.clients.iter().filter(|client| client.active_until > now);
-        let weights = self.accounts.weights(active.map(|client| client.session));
-        self.outbox.set_weights(weights);
+        let active = active.map(|client| client.session);
+        let priorities = active.clone().map(|id| (id, self.accounts.priority(id))).collect();
+        let weights = self.accounts.weights(active);
+        self.outbox.set_weights(weights, priorities);
     }
 
-    /// Moves the active clients that have had the least of their share to the front; the order of
-    /// the others, and of those that are level, stays.
-    pub(super) fn sort_by_lead(&self, order: &mut [usize], now: Instant) {
+    /// Moves to the front the active clients that have waited for long, then those that have had the
+    /// least of their share; the order of the others, and of those that are level, stays.
+    pub(super) fn sort_by_claim(&self, order: &mut [usize], now: Instant) {
         order.sort_by_cached_key(|&place| {
             let client = self.clients.get(place).filter(|client| client.active_until > now);
-            let lead = |client: &ServedClient| self.outbox.lead(client.session, client.workers());
-            ordered(client.map_or(0.0, lead))
+            let Some(client) = client else { return (true, 0) };
+            let lead = self.outbox.lead(client.session, client.workers());
+            (!client.has_waited(now), ordered(lead))
         });
     }
 
@@ -78,6 +80,7 @@ impl EventLoop {
         let holdings = self.dispatcher.holdings();
         let quotas = self.accounts.quotas(holdings.keys());
         self.dispatcher.set_quotas(quotas);
+        self.dispatcher.set_session_quotas(self.accounts.session_quotas());
     }
 }
 

@@ -141,6 +141,7 @@ fn what_is_gone_has_nothing_waiting() {
 /// A session that always has another instruction.
 #[derive(Clone, Copy)]
 struct Pouring {
+    priority: Priority,
     session: SessionId,
     op: Op,
     weight: f64,
@@ -156,6 +157,7 @@ fn shares(sessions: &[Pouring], milliseconds: f64) -> Vec<f64> {
     let mut used = vec![0.0; sessions.len()];
     turns.share(true);
     turns.set_weights(sessions.iter().map(|one| (one.session, one.weight)).collect());
+    turns.set_priorities(sessions.iter().map(|one| (one.session, one.priority)).collect());
     // The loop ends: each round executes something, and the first instructions are admitted.
     while used.iter().sum::<f64>() < milliseconds {
         let mut order: Vec<usize> = (0..sessions.len()).collect();
@@ -200,6 +202,7 @@ fn device_time_is_shared_by_weight_whatever_the_instructions() {
         ((0.3, 0.01), (0.5, 4.0)),
     ] {
         let pouring = |session, op, weight, (milliseconds, estimate)| Pouring {
+            priority: Priority::Normal,
             session,
             op,
             weight,
@@ -279,4 +282,58 @@ fn time_is_counted_for_whoever_had_it() {
         assert!((used[&session] / passed - 1.0).abs() < 0.05, "{used:?}");
     }
     assert_eq!(worker.turns.take_used().count(), 0);
+}
+
+#[test]
+fn a_higher_class_gets_its_share_first_and_no_more() {
+    for (high, low) in
+        [((1.0, 1.0), (1.0, 1.0)), ((0.4, 0.4), (30.0, 10.0)), ((50.0, 5.0), (2.0, 4.0))]
+    {
+        for weight in [1.0, 3.0] {
+            let pouring = |session, op, weight, priority, (milliseconds, estimate)| Pouring {
+                priority,
+                session,
+                op,
+                weight,
+                milliseconds,
+                estimate,
+            };
+            let two = [
+                pouring(ALICE, Op::Matmul, 1.0, Priority::High, high),
+                pouring(BOB, Op::Add, weight, Priority::Low, low),
+            ];
+            let used = shares(&two, 50_000.0);
+            let ratio = used[1] / used[0] / weight;
+            assert!((0.95..1.05).contains(&ratio), "1 : {weight} of {high:?} {low:?}: {used:?}");
+            if low.0 < 2.0 {
+                // The first milliseconds are the higher class's.
+                let used = shares(&two, 15.0);
+                assert!(used[0] >= used[1] * 4.0, "{high:?} {low:?}: {used:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lower_class_waits_for_a_bounded_time() {
+    let mut worker = Worker::new(1.0);
+    worker.turns.share(true);
+    worker.turns.set_priorities(BTreeMap::from([(BOB, Priority::High)]));
+    worker.pour(ALICE, MILLISECOND);
+    worker.drain();
+    worker.pour(BOB, MILLISECOND);
+    assert_eq!(worker.pour(ALICE, MILLISECOND), 0, "bob has work and is not ahead");
+    let passed = |worker: &mut Worker, ahead: f64| {
+        let shares = &mut worker.turns.queues.get_mut(&0).unwrap().shares;
+        let alice = shares[&ALICE].passed;
+        shares.get_mut(&BOB).unwrap().passed = alice + ahead;
+    };
+    passed(&mut worker, HEAD_START - LEAD - 1.0);
+    assert_eq!(worker.pour(ALICE, MILLISECOND), 0, "bob has not had his lead yet");
+    passed(&mut worker, HEAD_START);
+    assert!(worker.pour(ALICE, MILLISECOND) > 0, "bob has had his lead");
+    worker.drain();
+    worker.turns.charge(ALICE, 0, (Op::Add, MILLISECOND), worker.now, |_| {});
+    passed(&mut worker, HEAD_START + LEAD + 1.0);
+    assert_eq!(worker.pour(BOB, MILLISECOND), 0, "alice is behind by more than the lead");
 }

@@ -43,9 +43,14 @@ impl Client {
                 other => Err(format!("stats for request {}, which is {other:?}", stats.request)),
             },
             ToClient::WorkerLeft { .. } | ToClient::WorkerJoined { .. } => Ok(()),
-            ToClient::Goodbye { .. } | ToClient::Description { .. } => {
-                Err(format!("nobody asked for {message:?}"))
-            }
+            ToClient::Description { request, .. } => match self.pending.remove(request) {
+                Some(OpenRequest::Rebalance) => {
+                    self.answers += 1;
+                    Ok(())
+                }
+                other => Err(format!("a description for request {request}, which is {other:?}")),
+            },
+            ToClient::Goodbye { .. } => Err(format!("nobody asked for {message:?}")),
         }
     }
 

@@ -90,7 +90,8 @@ impl Client {
             | ProgramStep::Configure { .. }
             | ProgramStep::Enter(_)
             | ProgramStep::Synchronize
-            | ProgramStep::Stats => {}
+            | ProgramStep::Stats
+            | ProgramStep::Rebalance => {}
         }
         let evaluated = match &step {
             ProgramStep::Compute { compute, terms, .. } => {
@@ -103,7 +104,8 @@ impl Client {
             | ProgramStep::Configure { .. }
             | ProgramStep::Enter(_)
             | ProgramStep::Synchronize
-            | ProgramStep::Stats => None,
+            | ProgramStep::Stats
+            | ProgramStep::Rebalance => None,
         };
         if evaluated.is_some() {
             self.script.numbers.insert(number, self.oracle.next_number());

@@ -55,7 +55,8 @@ fn without(program: &[ProgramLine], gone: std::ops::Range<usize>) -> Vec<Program
             | ProgramStep::Configure { .. }
             | ProgramStep::Enter(_)
             | ProgramStep::Synchronize
-            | ProgramStep::Stats => false,
+            | ProgramStep::Stats
+            | ProgramStep::Rebalance => false,
         };
         if !lacks && !gone.contains(&place) {
             rest.push(line);

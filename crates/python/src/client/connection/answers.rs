@@ -77,6 +77,8 @@ pub(crate) struct Answers {
     left: BTreeMap<u32, String>,
     /// Workers that have left, as the user knows, and whose place is empty.
     vacant: BTreeSet<u32>,
+    /// Workers that have joined after layouts were decided, of which the user does not know yet.
+    late: BTreeSet<u32>,
     /// Texts about workers for the user, until they are printed.
     pub notices: Vec<String>,
     /// Reason that the dispatcher gave when it closed the session; `None` before.
@@ -237,7 +239,7 @@ impl Answers {
                     self.open.insert(*request, Answer::Failed(failed));
                 }
             }
-            ToClient::WorkerJoined { index } => {
+            ToClient::WorkerJoined { index, is_late } => {
                 self.losses.clear();
                 self.workers.insert(*index);
                 if let Some(reason) = self.left.remove(index) {
@@ -245,10 +247,13 @@ impl Answers {
                     self.notices.push(format!("{text}; another took its place"));
                 } else if self.vacant.remove(index) {
                     self.notices.push(format!("another worker took the place of worker {index}"));
+                } else if *is_late {
+                    self.late.insert(*index);
                 }
             }
             ToClient::WorkerLeft { index, reason } => {
                 self.workers.remove(index);
+                self.late.remove(index);
                 self.left.insert(*index, (*reason).to_owned());
             }
             ToClient::Goodbye { reason } => self.closed = Some((*reason).to_owned()),
@@ -265,6 +270,10 @@ impl Answers {
         for (index, reason) in std::mem::take(&mut self.left) {
             self.vacant.insert(index);
             self.notices.push(format!("worker {index} is gone: {reason}; its place is empty"));
+        }
+        let late = std::mem::take(&mut self.late);
+        if !late.is_empty() {
+            self.notices.push(late_text(&late, self.workers.len()));
         }
         std::mem::take(&mut self.notices)
     }
@@ -292,6 +301,20 @@ impl Answers {
             }
         }
     }
+}
+
+/// Notice of workers that have joined after layouts were decided.
+fn late_text(late: &BTreeSet<u32>, count: usize) -> String {
+    let mut names: Vec<String> = late.iter().map(ToString::to_string).collect();
+    let last = names.pop().unwrap_or_default();
+    let joined = match &*names {
+        [] => format!("worker {last} has joined"),
+        _ => format!("workers {} and {last} have joined", names.join(", ")),
+    };
+    format!(
+        "{joined}, {count} are there; what this session has already stays on those from before \
+         until gt.rebalance()"
+    )
 }
 
 impl Failed {

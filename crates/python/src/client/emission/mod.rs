@@ -16,6 +16,7 @@ mod inference;
 pub(crate) mod numbers;
 mod operands;
 pub(crate) mod read;
+pub(crate) mod region;
 pub(crate) mod upload;
 
 use crate::client::gil_cell::GilCell;
@@ -196,17 +197,18 @@ fn publish_values<const N: usize>(
     let results = emitter.inferences.find(InferenceKey { op, operands: &keys, words: &[] })?;
     let mut slots = [0];
     let sent = runtime::with(py, |runtime| {
-        runtime.has_room_for(py, caller).then(|| {
+        runtime.may_publish(py, op, caller).then(|| {
             runtime.publish(py, (op, caller), consumes, words, &results.outputs, &mut slots)
         })
     })?;
+    region::note_operands(py, &operands);
     let [slot] = slots;
     let meta = results.shared[0].clone_ref(py);
     Some(sent.map(|()| Var::of(py, ValueHandle { slot, epoch, meta })))
 }
 
 /// Writes an instruction down and sends it.
-fn publish(py: Python<'_>, request: EmissionRequest<'_>, vars: &mut Vars) -> Publication {
+fn publish<'a>(py: Python<'_>, request: EmissionRequest<'a>, vars: &mut Vars) -> Publication {
     let EmissionRequest { op, args, attrs, caller, consumes } = request;
     let mut emitter = EMITTER.get_mut(py);
     let Emitter { draft, inferences } = &mut *emitter;
@@ -248,7 +250,7 @@ fn publish(py: Python<'_>, request: EmissionRequest<'_>, vars: &mut Vars) -> Pub
     let sent = runtime::with(py, |runtime| {
         let (words, outputs) = (&mut draft.words, &results.outputs);
         runtime
-            .has_room_for(py, caller)
+            .may_publish(py, op, caller)
             .then(|| runtime.publish(py, (op, caller), consumes, words, outputs, &mut slots))
     });
     match sent {
@@ -256,6 +258,8 @@ fn publish(py: Python<'_>, request: EmissionRequest<'_>, vars: &mut Vars) -> Pub
         Some(Err(error)) => return Publication::Refused(EmissionError::Connection(error)),
         Some(Ok(())) => {}
     }
+    let vars_of = |arg: &Arg<'a>| if let Arg::Var(var) = arg { Some(*var) } else { None };
+    region::note_operands(py, &args.iter().filter_map(vars_of).collect::<SmallVec<[&Var; 4]>>());
     let epoch = runtime::epoch();
     for (&slot, meta) in slots.iter().zip(&results.shared) {
         vars.push(Var::of(py, ValueHandle { slot, epoch, meta: meta.clone_ref(py) }));

@@ -1,11 +1,12 @@
 //! The client's single state and the operations on it: preparing and sending instructions, waiting
 //! for answers, replacing connections. Files import only those before them in this order: `ending`,
-//! `fork`, `state`, `cancel`, `deaths`, `patience`, `prepare`, `silence`, `wait`, `replace`.
+//! `fork`, `state`, `held`, `cancel`, `deaths`, `patience`, `prepare`, `silence`, `wait`, `replace`.
 
 mod cancel;
 mod deaths;
 mod ending;
 mod fork;
+mod held;
 mod patience;
 mod prepare;
 mod replace;

@@ -153,6 +153,19 @@ impl Runtime {
         self.announce(signals, signal);
     }
 
+    /// Returns true if the scope has workers, an axis or placements.
+    pub(crate) fn places(py: Python<'_>, signal: u16) -> bool {
+        let state = SIGNALS.get(py);
+        let known = state.as_ref().zip(place(signal)).and_then(|(all, at)| all.known.get(at));
+        let Some(scope) = known.and_then(|known| known.text.parse::<Scope>().ok()) else {
+            return false;
+        };
+        scope.workers.is_some()
+            || scope.axis.is_some()
+            || scope.replicated
+            || !scope.placements.is_empty()
+    }
+
     /// Tells the dispatcher that the program passed through a scope without an instruction.
     pub(crate) fn pass(&mut self, py: Python<'_>, caller: Caller) {
         let mut word = Instruction::new(Op::Boundary);

@@ -18,6 +18,7 @@ pub(crate) mod placing;
 pub(crate) mod properties;
 mod published;
 mod random;
+mod region;
 mod serialization;
 mod session;
 pub(crate) mod tensor;
@@ -54,6 +55,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     autocast::register(module)?;
     grad::register(module)?;
     random::register(module)?;
+    region::register(module)?;
     credentials::register(module)?;
     session::register(module)?;
     placing::register(module)?;

@@ -20,6 +20,9 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(publish, module)?)?;
     module.add_function(wrap_pyfunction!(published, module)?)?;
     module.add_function(wrap_pyfunction!(published_names, module)?)?;
+    module.add_function(wrap_pyfunction!(rebalance, module)?)?;
+    module.add_function(wrap_pyfunction!(grant, module)?)?;
+    module.add_function(wrap_pyfunction!(borrow, module)?)?;
     module.add_function(wrap_pyfunction!(session_request, module)?)
 }
 
@@ -80,6 +83,47 @@ fn published<'py>(
 #[pyfunction]
 fn published_names(py: Python<'_>) -> PyResult<String> {
     read::describe(py, None, DescribeKind::Published)
+}
+
+/// Sends an instruction that is answered by a description.
+fn described(py: Python<'_>, op: Op, attrs: impl IntoIterator<Item = Attr>) -> PyResult<String> {
+    let caller = caller::ready(py)?;
+    let request = runtime::with(py, |runtime| {
+        let request = runtime.answers.open();
+        let mut word = Instruction::new(op);
+        let number = i64::try_from(request).expect("requests are counted from 0");
+        word.attrs.push(Attr::Int(number));
+        word.attrs.extend(attrs);
+        word.tag = caller.site;
+        runtime.send(&word).map(|()| request)
+    })?;
+    match runtime::wait(py, request, Question::Description)? {
+        Answer::Described(text) => Ok(text),
+        Answer::Failed(failed) => Err(read::failure(py, &failed)),
+        Answer::Done(_) | Answer::Read(_) | Answer::Waiting(_) => {
+            Err(errors::connection_lost(py, "the dispatcher answered another request"))
+        }
+    }
+}
+
+/// Moves the session's values to the workers that are there now, at their next use.
+#[pyfunction]
+fn rebalance(py: Python<'_>) -> PyResult<String> {
+    described(py, Op::Rebalance, [])
+}
+
+/// Lets other sessions of a user borrow a name, or of everybody where the user is empty.
+#[pyfunction]
+fn grant(py: Python<'_>, name: &str, user: &str, is_revoked: bool) -> PyResult<String> {
+    let attrs = [Attr::Text(name.into()), Attr::Text(user.into()), Attr::Choice(is_revoked.into())];
+    described(py, Op::Grant, attrs)
+}
+
+/// Keeps what another session has published under a name, for [`published`]; without a session
+/// that is given back.
+#[pyfunction]
+fn borrow(py: Python<'_>, session: &str, name: &str) -> PyResult<String> {
+    described(py, Op::Borrow, [Attr::Text(session.into()), Attr::Text(name.into())])
 }
 
 /// Continues a named session: numbers of instructions and the generator's state go on where its

@@ -52,6 +52,11 @@ fn step(
     Ok(results)
 }
 
+/// Refuses to step parameters of which one is read-only, before any is written.
+fn check_writable(py: Python<'_>, params: &Tensors<'_>) -> PyResult<()> {
+    params.iter().try_for_each(|param| param.get().var.check_writable(py, false))
+}
+
 /// One SGD step for each parameter; returns the new momentum buffers (None without momentum).
 #[pyfunction]
 #[pyo3(signature = (params, grads, buffers, *, lr, momentum, dampening, weight_decay, nesterov, maximize))]
@@ -69,6 +74,7 @@ pub(crate) fn sgd_step<'py>(
     maximize: bool,
 ) -> PyResult<Vec<Option<Bound<'py, Tensor>>>> {
     let _guard = NoGrad::enter();
+    check_writable(py, &params)?;
     let mut kept = Vec::with_capacity(params.len());
     for ((param, grad), buffer) in params.iter().zip(&grads).zip(buffers) {
         let old = buffer.as_ref().map(|buffer| &*buffer.get().var);
@@ -109,6 +115,7 @@ pub(crate) fn adamw_step<'py>(
     maximize: bool,
 ) -> PyResult<()> {
     let _guard = NoGrad::enter();
+    check_writable(py, &params)?;
     for (place, (param, grad)) in params.iter().zip(&grads).enumerate() {
         let at = |list: &Tensors<'py>| list.get(place).map(|tensor| Var::clone(&tensor.get().var));
         let (first, second) = (at(&exp_avgs), at(&exp_avg_sqs));

@@ -217,7 +217,7 @@ impl EmbeddedConnection {
             frames(&words).for_each(|frame| link.write_unlogged(frame));
         }
         for index in std::mem::take(&mut self.successors) {
-            answers.receive(&ToClient::WorkerJoined { index });
+            answers.receive(&ToClient::WorkerJoined { index, is_late: false });
         }
     }
 

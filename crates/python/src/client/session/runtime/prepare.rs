@@ -28,9 +28,21 @@ pub(crate) fn set_opener(py: Python<'_>, open: fn(Python<'_>) -> PyResult<()>) {
     OPEN.get_or_init(py, || open);
 }
 
-/// Connects if there is no connection, and waits until an instruction fits and all earlier frees
-/// have been sent. After it, one instruction may be sent without waiting.
+/// Connects if there is no connection, sends what an open region holds back, and waits until an
+/// instruction fits and all earlier frees have been sent. After it, one instruction may be sent
+/// without waiting.
 pub(crate) fn prepare(py: Python<'_>) -> PyResult<()> {
+    // The loop ends: each turn sends one thing, and nothing is added but frees.
+    loop {
+        wait_for_room(py)?;
+        if !with(py, |runtime| runtime.holds()) {
+            return Ok(());
+        }
+        with(py, Runtime::send_held)?;
+    }
+}
+
+fn wait_for_room(py: Python<'_>) -> PyResult<()> {
     let mut full_since: Option<Instant> = None;
     loop {
         hold_other_threads(py);

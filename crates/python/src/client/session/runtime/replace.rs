@@ -92,6 +92,7 @@ fn begin_anew(py: Python<'_>, runtime: &mut Runtime) -> Option<Box<dyn Connectio
     }
     EPOCH.fetch_add(1, Ordering::Relaxed);
     *WAITING.get_mut(py) = Waiting::default();
+    runtime.drop_held();
     runtime.slots = SlotPool::default();
     runtime.answers = Answers::default();
     runtime.begun = false;
@@ -108,6 +109,7 @@ pub(crate) fn disconnect(py: Python<'_>) {
         }
         EPOCH.fetch_add(1, Ordering::Relaxed);
         *WAITING.get_mut(py) = Waiting::default();
+        runtime.drop_held();
         runtime.connection.take()
     });
     close(py, old);

@@ -6,6 +6,7 @@ use crate::client::connection::Connection;
 use crate::client::connection::answers::{Answers, Failed};
 use crate::client::gil_cell::GilCell;
 use crate::client::session::generator::Generator;
+use crate::client::session::region::{HeldRegion, Treatment};
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::wire::{HEADER_WORDS, PAYLOAD_BYTES_MAX};
 use gt_protocol::{Attr, Instruction, Meta, Op};
@@ -49,6 +50,8 @@ pub(crate) struct Runtime {
     /// True once the user has been told that this program's own workers start.
     pub(super) is_start_told: bool,
     pub(super) slots: SlotPool,
+    /// The region of the program that may be compiled, if the program is in one.
+    pub(crate) region: Option<HeldRegion>,
     words: Vec<u32>,
 }
 
@@ -65,7 +68,7 @@ pub(crate) struct Hope {
 /// The session's slots, and which of them are free again.
 #[derive(Default)]
 pub(super) struct SlotPool {
-    free: Vec<u32>,
+    pub(super) free: Vec<u32>,
     next: u32,
 }
 
@@ -99,6 +102,7 @@ impl Runtime {
             hope: None,
             is_start_told: false,
             slots: SlotPool::default(),
+            region: None,
             words: Vec::new(),
         }
     }
@@ -179,6 +183,13 @@ impl Runtime {
             *slot = self.take_slot();
             *word = *slot;
         }
+        if self.region.is_some()
+            && self.treatment(py, op, caller) == Some(Treatment::Held)
+            && let Some(region) = &mut self.region
+        {
+            region.hold(op, words, outputs);
+            return Ok(());
+        }
         let Some(connection) = self.connection.as_mut() else {
             return Err(PyRuntimeError::new_err("gt is not connected"));
         };
@@ -256,7 +267,7 @@ impl Runtime {
         }
     }
 
-    fn free_waiting(&mut self, py: Python<'_>) {
+    pub(super) fn free_waiting(&mut self, py: Python<'_>) {
         let mut waiting = WAITING.get_mut(py);
         waiting.bytes = 0;
         let slots = &mut waiting.slots;
@@ -277,6 +288,9 @@ impl Runtime {
     }
 
     fn free(&mut self, slots: &[u32]) {
+        if let Some(region) = self.region.as_mut().filter(|region| !region.is_empty()) {
+            return region.free(slots);
+        }
         let Some(connection) = self.connection.as_mut() else { return };
         match connection.release(slots, &mut self.answers) {
             Ok(()) => self.slots.free.extend_from_slice(slots),

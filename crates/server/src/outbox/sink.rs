@@ -1,0 +1,143 @@
+//! The core's outputs enter the buffers: words and messages to workers, answers to sessions.
+
+use super::{FLUSH_WORDS, LostPeer, Outbox, place, send, tell_notice, unsent};
+use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_protocol::message::{self, ToClient, ToWorker};
+use gt_protocol::{Attr, Instruction, Op, wire};
+
+impl Outbox {
+    /// Counts words that were put into a worker's buffer.
+    fn sent(&mut self, index: WorkerIndex, words: usize) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        self.tight |= words >= worker.credit;
+        worker.credit = worker.credit.saturating_sub(words);
+        if worker.waiting() >= FLUSH_WORDS && !self.is_held {
+            worker.flush();
+        }
+        if !worker.listed {
+            worker.listed = true;
+            self.listed_workers.push(index);
+        }
+        if !self.touched.contains(&index) {
+            self.touched.push(index);
+        }
+        if !self.reached.contains(&index) {
+            self.reached.push(index);
+        }
+    }
+
+    #[cold]
+    fn note_answer(&mut self, message: &ToClient<'_>) {
+        match message {
+            ToClient::Reply(_) | ToClient::SpacedReply(_) => self.answer = Some(false),
+            ToClient::FailedReply { .. } => self.answer = Some(true),
+            // Other messages to the session answer no request of it.
+            ToClient::Done { .. }
+            | ToClient::Failure(_)
+            | ToClient::WorkerStats { .. }
+            | ToClient::WorkerJoined { .. }
+            | ToClient::WorkerLeft { .. }
+            | ToClient::Goodbye { .. }
+            | ToClient::Description { .. } => {}
+        }
+    }
+}
+
+impl Sink for Outbox {
+    fn worker(&mut self, index: WorkerIndex, instruction: &Instruction<'_>) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        let before = worker.buffer().len();
+        let words_only;
+        let instruction = match offset_of_chunk(instruction) {
+            Some(offset) if worker.send_beside(offset, instruction.payload) => {
+                words_only = Instruction { payload: &[], ..instruction.clone() };
+                // A client that sends more than the worker takes has to wait.
+                self.tight |= worker.is_full();
+                &words_only
+            }
+            _ => instruction,
+        };
+        if let Err(error) = wire::encode(instruction, worker.buffer()) {
+            // The worker's slots differ from the core's from here on.
+            return self.give_up(index, &unsent(&error));
+        }
+        let words = worker.buffer().len() - before;
+        self.sent(index, words);
+    }
+
+    fn words(&mut self, index: WorkerIndex, words: &[u32]) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        worker.buffer().extend_from_slice(words);
+        self.sent(index, words.len());
+    }
+
+    fn free(&mut self, index: WorkerIndex, slots: &[u32]) {
+        let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
+            return;
+        };
+        let before = worker.buffer().len();
+        wire::encode_free(slots, worker.buffer());
+        let words = worker.buffer().len() - before;
+        self.sent(index, words);
+    }
+
+    fn worker_message(&mut self, index: WorkerIndex, message: &ToWorker<'_>) {
+        let Self { workers, listed_workers, lost, .. } = self;
+        if let Some(worker) = workers.get_mut(place(index)).and_then(Option::as_mut) {
+            send(index, worker, message, (listed_workers, lost));
+        }
+    }
+
+    fn give_up(&mut self, index: WorkerIndex, reason: &str) {
+        tracing::error!("worker {index} is given up: {reason}");
+        self.lost.push(LostPeer::Worker(index, reason.to_owned()));
+    }
+
+    fn session(&mut self, id: SessionId, message: &ToClient<'_>) {
+        if let (Some(trace), ToClient::Failure(failure)) = (&mut self.trace, message) {
+            trace.write_failure(failure);
+            tell_notice(trace);
+        }
+        if self.listened == Some(id) {
+            return self.note_answer(message);
+        }
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let encoded = if let ToClient::Reply(reply) = message
+            && session.send_beside(0, reply.bytes)
+        {
+            message::encode_beside(reply, session.buffer())
+        } else {
+            message::encode(message, session.buffer())
+        };
+        if let Err(error) = encoded {
+            let reason = unsent(&error);
+            tracing::error!("session {} is given up: {reason}", id.0);
+            self.lost.push(LostPeer::Session(id, reason));
+        }
+        if !session.listed {
+            session.listed = true;
+            self.listed_sessions.push(id);
+        }
+    }
+
+    fn trace(&mut self, session: SessionId, instruction: &Instruction<'_>, notes: &TraceNotes<'_>) {
+        let Some(trace) = &mut self.trace else { return };
+        trace.write(session, instruction, notes);
+        tell_notice(trace);
+    }
+}
+
+/// Offset of a chunk's bytes.
+fn offset_of_chunk(instruction: &Instruction<'_>) -> Option<u64> {
+    let Attr::Int(offset) = instruction.attrs.first().filter(|_| instruction.op == Op::Chunk)?
+    else {
+        return None;
+    };
+    u64::try_from(*offset).ok()
+}

@@ -1,0 +1,133 @@
+"""Programs of `gt.compile` on a worker with PyTorch: compiled, refused, or no programs."""
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import gt
+import gt.nn.functional as F
+from gt import config
+from gt.worker.compiled import artifacts, program
+from gt.worker.compiled.artifacts import Compilations, Form, Order
+from gt.worker.pytorch.dtypes import DTYPES
+
+MAGIC = b"\x31\x70\x74\x67"
+
+
+@pytest.fixture
+def one_thread(monkeypatch):
+    monkeypatch.setenv("GT_THREADS", "1")
+    gt.disconnect()
+    yield
+    gt.disconnect()
+
+
+def build(order):
+    """Compiles a program in a process of ordinary priority, as a worker has it done."""
+    with subprocess.Popen(
+        [*artifacts.COMMAND, str(artifacts.folder()), order.key(), "0"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=config.with_settings(GT_KERNELS="off"),
+    ) as process:  # fmt: skip
+        process.stdin.write(order.text() + "\n")
+        process.stdin.flush()  # it ends with its input
+        said = process.stdout.read()
+    return process.returncode, said
+
+
+@pytest.mark.timeout(600)
+def test_inductor_computes_what_the_steps_do(one_thread):
+    def function(x, w):
+        hidden = F.gelu(x @ w)
+        made = (hidden.sin() * 1.01 + x).reshape(-1)
+        return made[2:], hidden.t(), made.sum(), (hidden > 0).to(gt.int64)
+
+    gt.manual_seed(0)
+    x, w = gt.randn(8, 8), gt.randn(8, 8)
+    compiled = gt.compile(function)
+    for _ in range(3):
+        compiled(x, w)
+    (data,) = compiled.region._bytes.values()
+    form = Form("float32", (8, 8), (8, 1), "cpu")
+    order = Order(data.numpy().tobytes(), (form, form), 1)
+    if artifacts.kept(order.key()) is None:
+        assert build(order) == (0, "")
+    for _ in range(5):
+        expected, found = function(x, w), compiled(x, w)
+        for one, other in zip(expected, found, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(np.asarray(other), np.asarray(one), rtol=1e-5, atol=1e-6)
+        time.sleep(0.11)  # between two questions to the worker
+    assert compiled.region.stages()[0][1] == "compiled"
+    assert compiled.region.stages()[0][3] >= 1
+    # Operands of other strides are copied to those that it was compiled for.
+    np.testing.assert_allclose(
+        np.asarray(compiled(x.t().contiguous().t(), w)[2]), np.asarray(function(x, w)[2]), rtol=1e-5
+    )
+
+
+def test_what_cannot_be_compiled_is_refused_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
+    ends = "import sys; print('first'); print('no such operator'); sys.exit(1)"
+    monkeypatch.setattr(artifacts, "COMMAND", (sys.executable, "-c", ends))
+    compilations = Compilations()
+    order = Order(b"", (), 1)
+    assert compilations.state(order) == ("compiling", "")
+    assert compilations.finish(order) is None
+    assert compilations.state(order) == ("refused", "no such operator")
+
+
+def test_one_program_is_compiled_at_a_time(monkeypatch, tmp_path):
+    monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
+    waits = "import sys; sys.stdin.readline(); sys.stdin.read(); sys.exit(1)"
+    monkeypatch.setattr(artifacts, "COMMAND", (sys.executable, "-c", waits))
+    compilations = Compilations()
+    first, second = Order(b"1", (), 1), Order(b"2", (), 1)
+    assert compilations.state(first)[0] == compilations.state(second)[0] == "compiling"
+    key, process = compilations._running
+    assert key == first.key()
+    process.stdin.close()  # as at this process's end
+    process.wait()
+    while compilations._running is not None and compilations._running[0] == key:
+        compilations.state(second)
+        time.sleep(0.01)
+    assert compilations.state(first)[0] == "refused"
+    assert compilations._running[0] == second.key()
+    compilations._running[1].stdin.close()
+    compilations._running[1].wait()
+    assert compilations.state(second)[0] == "refused"
+
+
+def test_a_changed_file_is_not_loaded(monkeypatch, tmp_path):
+    monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
+    path = artifacts.folder() / "key.pt2"
+    path.write_bytes(b"program")
+    assert artifacts.kept("key") is None
+    path.with_suffix(".json").write_text(json.dumps(artifacts.facts(b"program")))
+    assert artifacts.kept("key") == path
+    path.write_bytes(b"another")
+    assert artifacts.kept("key") is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"1234", bytes(12), MAGIC + b"\xff" * 8, MAGIC + bytes(7) + b"\x01" + bytes(9)],
+    ids=["empty", "short", "zeros", "too many results", "cut off"],
+)  # fmt: skip
+def test_bytes_that_are_no_program(data):
+    with pytest.raises(ValueError, match="no program"):
+        program.parse(data, DTYPES)
+
+
+def test_results_have_memory_of_their_own():
+    from gt.worker.compiled.kernels import _own
+
+    x = torch.arange(4.0)
+    made = _own([x, x[1:], x + 1], [x])
+    assert len({one.untyped_storage().data_ptr() for one in (x, *made)}) == 4
+    assert [one.tolist() for one in made] == [x.tolist(), x[1:].tolist(), (x + 1).tolist()]

@@ -189,6 +189,10 @@ impl Stranger {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
+            if self.greeting.iter().zip(MAGIC).take(self.length).any(|(byte, magic)| *byte != magic)
+            {
+                return Err(ErrorKind::InvalidData.into());
+            }
         }
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! CallAdmission of callers: before and after their announcement, and strangers. No test waits for a
+//! Admission of callers: before and after their announcement, and strangers. No test waits for a
 //! time: each loop ends when its condition holds, and a test that never ends has failed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]

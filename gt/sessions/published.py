@@ -86,6 +86,10 @@ def grant(name: str, user: str = "") -> None:
 def revoke(name: str, user: str = "") -> None:
     """Take back a `gt.grant`; what others have read already stays theirs until they let it go.
 
+    Args:
+        name: The name that was granted.
+        user: The user that it was granted to; every session, if not given.
+
     Raises:
         UnknownName: The session has no such name; the error lists those that it has.
         InvalidValue: There is no such grant.

@@ -19,7 +19,6 @@ import numpy as np
 from gt import _core, config
 from gt._core import Tensor
 from gt.errors import Error
-from gt.sessions import notices
 
 __all__ = ["CompiledFunction", "Region", "Segment"]
 
@@ -117,6 +116,8 @@ class Region:
         found = {stage[0]: stage for stage in self._programs.stages()}
         stage = found[digest][2]
         if config.debugs_compile() and self._stages.get(digest) != stage:
+            from gt.sessions import notices  # imported here: it loads `logging`
+
             notices.say(f"{self.name}: a program of {found[digest][1]} instructions is {stage}")
         self._stages[digest] = stage
 

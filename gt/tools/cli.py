@@ -55,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(words[1:])
     options = _parser().parse_args(words)
     try:
-        return _sessions(options) if options.command in SESSIONS else _run(options)
+        code = _sessions(options) if options.command in SESSIONS else _run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         # Buffered text has no reader left; without this Python would report an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, RuntimeError, ValueError) as error:
         print(f"gt {options.command}: {error}", file=sys.stderr)
         return 1
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,6 @@ from gt import config
 from gt.compat import misses
 from gt.errors import NotSupported
 from gt.nn.module import Module as ScriptModule
-from gt.sessions import notices
 
 __all__ = [
     "ScriptModule",
@@ -38,6 +37,8 @@ isinstance = isinstance  # noqa: PLW0127 - PyTorch's name of it
 def _say_unchanged(model: F) -> F:
     """Returns `model`, and reports under GT_VERBOSE that it is unchanged."""
     if config.is_verbose():
+        from gt.sessions import notices
+
         name = getattr(model, "__name__", type(model).__name__)
         notices.say(f"{name} is not compiled: it runs eagerly as it is", notices.INFO)
     return model

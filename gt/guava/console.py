@@ -16,6 +16,7 @@ def say(text: str) -> None:
         bar.tqdm.write(f"guava: {text}")
     elif sys.stdout is not None:
         sys.stdout.write(f"guava: {text}\n")
+    if sys.stdout is not None:
         sys.stdout.flush()
 
 

@@ -14,8 +14,12 @@ import gt.nn.functional as F
 from gt import config
 from gt.worker.compiled import artifacts, program
 from gt.worker.compiled.artifacts import Compilations, Form, Order
+from gt.worker.compiled.kernels import Programs, _own
+from gt.worker.pytorch import kernels
 from gt.worker.pytorch.dtypes import DTYPES
+from gt.worker.reference import kernels as numpy_backend
 
+CPU = torch.device("cpu")
 MAGIC = b"\x31\x70\x74\x67"
 
 
@@ -78,7 +82,8 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(monkeypatch, tmp_pat
     compilations = Compilations()
     order = Order(b"", (), 1)
     assert compilations.state(order) == ("compiling", "")
-    assert compilations.finish(order) is None
+    while compilations.state(order)[0] == "compiling":
+        time.sleep(0.01)
     assert compilations.state(order) == ("refused", "no such operator")
 
 
@@ -125,9 +130,70 @@ def test_bytes_that_are_no_program(data):
 
 
 def test_results_have_memory_of_their_own():
-    from gt.worker.compiled.kernels import _own
-
     x = torch.arange(4.0)
     made = _own([x, x[1:], x + 1], [x])
     assert len({one.untyped_storage().data_ptr() for one in (x, *made)}) == 4
     assert [one.tolist() for one in made] == [x.tolist(), x[1:].tolist(), (x + 1).tolist()]
+
+
+def programs():
+    return Programs(kernels.TORCH, kernels.NUMBER_FIRST, DTYPES, 1, kernels.backend(CPU).meta)
+
+
+def sum_of_squares(monkeypatch):
+    """The program's bytes, of operands of 3 x 2."""
+    monkeypatch.setenv("GT_HOTPATH_MIN_SEQ", "1")
+    compiled = gt.compile(lambda x: (x * x).sum() + 1)
+    for _ in range(3):
+        compiled(gt.ones(3, 2))
+    (data,) = compiled.region._bytes.values()
+    return torch.from_numpy(data.numpy())
+
+
+def test_code_for_other_shapes_is_not_run(monkeypatch):
+    """Compiled code takes sizes for granted: 4 x 2 has the strides of 3 x 2."""
+    data, x = sum_of_squares(monkeypatch), torch.ones(3, 2)
+    ours = programs()
+    data._gt_runner = (lambda operands: [torch.tensor(-1.0)], (Form.of(x),))
+    stated = [DTYPES.index(torch.float32), 0]
+    assert ours._call(data, [x], stated)[0].item() == -1
+    assert ours._call(data, [torch.ones(4, 2)], stated)[0].item() == 9
+    assert ours._call(data, [torch.ones(2, 3).t()], stated)[0].item() == -1
+    x = torch.ones(3, 2, dtype=torch.float64)
+    assert ours._call(data, [x], [DTYPES.index(torch.float64), 0])[0].item() == 7
+
+
+@pytest.mark.parametrize("stated", [[], [8, 1, 2], [9, 0], [8, 0, 8, 0], [8, 1, 10**9]], ids=str)
+def test_results_are_those_that_are_stated(monkeypatch, stated):
+    """The machine counts and reads memory by what is stated."""
+    monkeypatch.setenv("GT_COMPILE", "eager")
+    data = sum_of_squares(monkeypatch)
+    with pytest.raises(RuntimeError, match="was stated"):
+        programs()._call(data, [torch.ones(3, 2)], stated)
+    reference = numpy_backend.backend()
+    with pytest.raises(RuntimeError, match="was stated"):
+        reference.kernels["call"](data.numpy(), [np.ones((3, 2), np.float32)], stated)
+
+
+def test_nobody_waits_for_a_compiler(monkeypatch, tmp_path):
+    """A worker that has not compiled a program runs its steps, and compiles it beside them."""
+    monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
+    waits = "import sys; sys.stdin.readline(); sys.stdin.read()"
+    monkeypatch.setattr(artifacts, "COMMAND", (sys.executable, "-c", waits))
+    data, ours = sum_of_squares(monkeypatch), programs()
+    stated = [DTYPES.index(torch.float32), 0]
+    assert ours._call(data, [torch.ones(3, 2)], stated)[0].item() == 7
+    _, process = ours._compilations._running
+    process.stdin.close()
+    process.wait()
+    ours._compilations._look()
+    assert ours._compilations._running is None
+
+
+def test_programs_that_wait_are_bounded(monkeypatch, tmp_path):
+    monkeypatch.setenv("GT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(artifacts.Compilations, "_start", lambda self: None)
+    compilations = Compilations()
+    for number in range(2 * artifacts.WAITING_MAX):
+        assert compilations.state(Order(str(number).encode(), (), 1)) == ("compiling", "")
+    assert len(compilations._waiting) == artifacts.WAITING_MAX

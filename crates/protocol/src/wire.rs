@@ -47,6 +47,8 @@ pub const SLOT_LIMIT: u32 = 0xffff_0000;
 pub const NONE: u32 = 0xffff_ffff;
 /// Operand word of a scalar, whose three words follow the operands.
 pub const IMMEDIATE: u32 = 0xffff_fffe;
+/// First word of a program, the operand of `compile` and `call`.
+pub const PROGRAM_MAGIC: u32 = 0x6774_7031;
 /// First code of messages, so that they can never be confused with an operator's.
 pub const MESSAGE_CODE_FIRST: u16 = 0xf000;
 

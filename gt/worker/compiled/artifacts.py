@@ -10,7 +10,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 
 import torch
@@ -21,6 +20,8 @@ from gt._core import __version__
 
 # Most compiled programs that are kept; the one that was used longest ago goes first.
 KEPT_MAX = 256
+# Most programs that wait for the compiler.
+WAITING_MAX = 64
 FOLDER = "compiled"
 # Process that compiles a program, and its priority: the lowest.
 COMMAND = (sys.executable, "-m", "gt.worker.compiled.build")
@@ -129,17 +130,11 @@ class Compilations:
             return "compiling", ""
         if kept(key) is not None:
             return "ready", ""
-        self._waiting.setdefault(key, order)
+        # Whoever finds no place here asks again.
+        if len(self._waiting) < WAITING_MAX:
+            self._waiting.setdefault(key, order)
         self._start()
         return "compiling", ""
-
-    def finish(self, order: Order) -> pathlib.Path | None:
-        """Waits until a program is compiled; None where it cannot be."""
-        while True:
-            word, _ = self.state(order)
-            if word != "compiling":
-                return kept(order.key())
-            time.sleep(0.05)
 
     def _look(self) -> None:
         if self._running is None:
@@ -187,8 +182,15 @@ def example(form: Form) -> Tensor:
     return made.zero_()
 
 
-def fitted(operands: Sequence[Tensor], forms: Sequence[Form]) -> list[Tensor]:
-    """The operands with the strides that a program was compiled for."""
+def fitted(operands: Sequence[Tensor], forms: Sequence[Form]) -> list[Tensor] | None:
+    """The operands with the strides that a program was compiled for; None where it was compiled for
+    other shapes or dtypes, which its code does not check.
+    """
+    if len(operands) != len(forms):
+        return None
+    for one, form in zip(operands, forms, strict=True):
+        if one.shape != form.size or one.dtype != getattr(torch, form.dtype):
+            return None
     return [
         one if one.stride() == form.strides else example(form).copy_(one)
         for one, form in zip(operands, forms, strict=True)

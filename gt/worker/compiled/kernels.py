@@ -26,6 +26,7 @@ class Programs:
         number_first: Kernels for a number as the first operand.
         dtypes: Dtypes by their number on the wire.
         threads: Number of threads of a large instruction.
+        meta: Number of a value's dtype, and its size.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class Programs:
         number_first: Mapping[str, Kernel],
         dtypes: Sequence[object],
         threads: int,
+        meta: program.Meta,
     ) -> None:
         self._kernels = program.Kernels(rows, number_first, Tensor.contiguous)
-        self._dtypes, self._threads = dtypes, threads
+        self._dtypes, self._threads, self._meta = dtypes, threads, meta
         self._compilations = Compilations()
         self._refusals: set[str] = set()
         self._is_eager = config.compilation() == "eager"
@@ -60,17 +62,21 @@ class Programs:
             sys.stderr.write(f"gt.worker: a program is not compiled: {reason}\n")
         return (torch.tensor(_ANSWERS[word]),)
 
-    def _call(self, data: Tensor, operands: list[Tensor], _results: object) -> tuple[Tensor, ...]:
+    def _call(
+        self, data: Tensor, operands: list[Tensor], results: Sequence[int]
+    ) -> tuple[Tensor, ...]:
         parsed = self._parsed(data)
         run, forms = self._runner(data, parsed, operands)
+        fitted = None if run is None else artifacts.fitted(operands, forms)
         made = None
-        if run is not None:
+        if run is not None and fitted is not None:
             try:
-                made = run(artifacts.fitted(operands, forms))
+                made = run(fitted)
             except RuntimeError:
                 made = None  # what is wrong with the operands is said by the steps themselves
         if made is None:
             made = self._kernels.run(parsed, operands)
+        program.check_results(made, results, self._meta)
         return _own(made, operands)
 
     def _parsed(self, data: Tensor) -> Program:
@@ -87,15 +93,19 @@ class Programs:
     def _runner(
         self, data: Tensor, parsed: Program, operands: Sequence[Tensor]
     ) -> tuple[Callable[..., Any] | None, tuple[Form, ...]]:
+        """The compiled program and the forms that it takes; None where its steps are run."""
         known = getattr(data, "_gt_runner", None)
-        if known is None and self._is_eager:
-            known = (None, ())
-        elif known is None:
+        if known is not None:
+            return known
+        known = (None, ())
+        if not self._is_eager:
             order = self._order(parsed, operands)
-            path = self._compilations.finish(order)
-            run = None if path is None else _load(path)
-            known = (run, order.forms)
-            data._gt_runner = known  # type: ignore[attr-defined]  # noqa: SLF001 # of our own
+            word, _ = self._compilations.state(order)
+            if word == "compiling":
+                return known  # another worker has compiled it; nobody waits here until this one has
+            path = artifacts.kept(order.key())
+            known = (None if path is None else _load(path), order.forms)
+        data._gt_runner = known  # type: ignore[attr-defined]  # noqa: SLF001 # of our own
         return known
 
 

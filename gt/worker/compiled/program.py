@@ -11,6 +11,8 @@ from gt._core import program_steps, view_rows
 from gt.worker.backend import Kernel
 
 VIEWS = frozenset(view_rows())
+# (value) -> number of its dtype, size.
+Meta = Callable[[Any], tuple[int, tuple[int, ...]]]
 # Answers of `compile`.
 COMPILING, READY, REFUSED = 0, 1, 2
 
@@ -92,8 +94,32 @@ class Kernels:
         return [values[result] for result in program.results]
 
 
+def check_results(made: Sequence[Any], stated: Sequence[int], meta: Meta) -> None:
+    """Check that results are those that a `call` states: the rest of the worker relies on that.
+
+    Args:
+        made: The results.
+        stated: The attribute `results`: for each result the number of its dtype, its number of
+            dimensions, its sizes.
+        meta: Number of a value's dtype, and its size.
+
+    Raises:
+        RuntimeError: They are not.
+    """
+    found = [number for one in made for number in _described(*meta(one))]
+    if found != list(stated):
+        raise RuntimeError(
+            f"call: the program gives {found} (dtype, dimensions, sizes of each result), and "
+            f"{list(stated)} was stated"
+        )
+
+
+def _described(dtype: int, size: Sequence[int]) -> tuple[int, ...]:
+    return (dtype, len(size), *size)
+
+
 def plain_kernels(
-    kernels: Kernels, dtypes: Sequence[object], answer: Callable[[int], object]
+    kernels: Kernels, dtypes: Sequence[object], answer: Callable[[int], object], meta: Meta
 ) -> dict[str, Kernel]:
     """Rows `compile`, which refuses, and `call`, which runs the steps, of a backend without a
     compiler.
@@ -104,11 +130,13 @@ def plain_kernels(
         kernels: The backend's other kernels.
         dtypes: Dtypes by their number on the wire.
         answer: A number as a value.
+        meta: Number of a value's dtype, and its size.
     """
     stage = READY if config.compilation() == "eager" else REFUSED
 
-    def call(data: Any, operands: Sequence[Any], _results: object) -> tuple[Any, ...]:  # noqa: ANN401
+    def call(data: Any, operands: Sequence[Any], results: Sequence[int]) -> tuple[Any, ...]:  # noqa: ANN401
         made = kernels.run(parse(data.tobytes(), dtypes), operands)
+        check_results(made, results, meta)
         return tuple(one.copy() for one in made)
 
     return {"compile": lambda *_: (answer(stage),), "call": call}

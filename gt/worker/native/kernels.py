@@ -59,7 +59,7 @@ def backend(threads: int | None = None) -> Backend[Array]:
     return dataclasses.replace(
         reference.backend(),
         name="native",
-        kernels=NATIVE | plain_kernels(Kernels(NATIVE, {}, rows), DTYPES, np.int64),
+        kernels=NATIVE | plain_kernels(Kernels(NATIVE, {}, rows), DTYPES, np.int64, reference.meta),
         row_major=rows,
         copy=copied,
         contiguous=rows,

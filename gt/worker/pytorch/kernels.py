@@ -70,7 +70,7 @@ def backend(device: torch.device) -> Backend[Tensor]:
         return torch.empty(size, dtype=dtype, device=device)  # type: ignore[call-overload]
 
     rows = TORCH if on_host else table(device)
-    programs = Programs(rows, NUMBER_FIRST, DTYPES, threads)
+    programs = Programs(rows, NUMBER_FIRST, DTYPES, threads, _meta)
     result = Backend(
         name="pytorch",
         kernels=rows | programs.kernels(),

@@ -34,7 +34,7 @@ def backend() -> Backend[Array]:
     """The backend of numpy on the host."""
     return Backend(
         name="numpy",
-        kernels=NUMPY | plain_kernels(Kernels(NUMPY, {}, _contiguous), DTYPES, np.int64),
+        kernels=NUMPY | plain_kernels(Kernels(NUMPY, {}, _contiguous), DTYPES, np.int64, meta),
         number_first={},
         in_place={},
         dtypes=DTYPES,
@@ -48,7 +48,7 @@ def backend() -> Backend[Array]:
         address=_address,
         length=_length,
         write=None,
-        meta=_meta,
+        meta=meta,
         memory_bytes=_memory_bytes,
         synchronize=_no_wait,
     )
@@ -91,7 +91,7 @@ def _memory_bytes(value: Array) -> int:
     return int(value.nbytes)
 
 
-def _meta(value: Array) -> tuple[int, tuple[int, ...]]:
+def meta(value: Array) -> tuple[int, tuple[int, ...]]:
     return DTYPES.index(dtype_name(value)), value.shape
 
 

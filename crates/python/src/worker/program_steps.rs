@@ -2,13 +2,11 @@
 //! what is allocated is bounded by their length.
 
 use super::attributes::{object, scalar};
-use gt_protocol::{Instruction, Kind, Op, Operand, wire};
+use gt_protocol::wire::{self, PROGRAM_MAGIC};
+use gt_protocol::{Instruction, Kind, Op, Operand};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-
-/// Word at the front of a program: `MAGIC` of the client's `region/program.rs`.
-const MAGIC: u32 = 0x6774_7031;
 
 /// Row, operands (an index of a value, a 1-tuple of a number, or None), operands of its list,
 /// attributes, and indices of its results.
@@ -37,7 +35,9 @@ pub fn program_steps(
         .map(|bytes| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
         .collect();
     let wrong = |text: &str| PyValueError::new_err(format!("no program: {text}"));
-    let [MAGIC, count, results, rest @ ..] = &*words else { return Err(wrong("its first words")) };
+    let [PROGRAM_MAGIC, count, results, rest @ ..] = &*words else {
+        return Err(wrong("its first words"));
+    };
     let results = usize::try_from(*results).map_err(|_| wrong("its results"))?;
     let (results, mut rest) =
         rest.split_at_checked(results).ok_or_else(|| wrong("its results are cut off"))?;

@@ -66,7 +66,7 @@ pub(crate) struct Segment {
     pub site: u32,
     pub instructions: usize,
     pub outcome: SegmentOutcome,
-    /// Reason why it ended before the region did; an operator's name, or "a read".
+    /// Operator that ended it before the region did; `None` where something else did, such as a read.
     pub end: Option<&'static str>,
 }
 
@@ -160,7 +160,8 @@ impl HeldRegion {
 
     /// Notes an operand's metadata.
     pub(crate) fn operand(&mut self, slot: u32, meta: &Meta) {
-        self.operands.entry(slot).or_insert(*meta);
+        // The latest counts: while nothing is held back a slot may be used again.
+        self.operands.insert(slot, *meta);
     }
 
     /// Begins the next segment: nothing is held back any more. Returns the slots that are free.

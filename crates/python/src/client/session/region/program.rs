@@ -3,13 +3,11 @@
 use super::{HeldInstruction, HeldItem};
 use gt_protocol::digest::Digest;
 use gt_protocol::operator::OUTPUTS_MAX;
-use gt_protocol::wire;
+use gt_protocol::wire::{self, PROGRAM_MAGIC};
 use gt_protocol::{Id, Meta, Operand};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 
-/// Word at the front of a program.
-pub(crate) const MAGIC: u32 = 0x6774_7031;
 /// Maximum number of operands of a program.
 const OPERANDS_MAX: usize = 4096;
 /// Maximum number of numbers that state results.
@@ -47,7 +45,10 @@ impl Unfit {
 pub(crate) struct RegionProgram {
     /// Equal for equal instructions on operands of equal metadata.
     pub digest: u64,
-    /// `MAGIC`, the number of operands, the number of results, the results' numbers, then the
+    /// Metadata of operands and of all results: with the words everything that makes two programs
+    /// the same.
+    pub facts: Vec<i64>,
+    /// `PROGRAM_MAGIC`, the number of operands, the number of results, the results' numbers, then the
     /// instructions as on the wire. Operands are numbered from 0; results follow.
     pub words: Vec<u32>,
     /// Slots of its operands, in order.
@@ -104,7 +105,7 @@ struct Builder<'m> {
     results: u32,
     freed: HashSet<u32>,
     body: Vec<u32>,
-    digest: Digest,
+    facts: Vec<i64>,
     instructions: usize,
 }
 
@@ -118,7 +119,7 @@ impl<'m> Builder<'m> {
             results: 0,
             freed: HashSet::new(),
             body: Vec::new(),
-            digest: Digest::default(),
+            facts: Vec::new(),
             instructions: 0,
         }
     }
@@ -131,9 +132,7 @@ impl<'m> Builder<'m> {
             return Ok(number);
         }
         let meta = self.metas.get(&slot).ok_or(Unfit::Unknown)?;
-        for number in stated(meta) {
-            self.digest.write_i64(number);
-        }
+        self.facts.extend(stated(meta));
         let number = u32::try_from(self.operands.len()).map_err(|_| Unfit::Wide)?;
         if self.operands.len() == OPERANDS_MAX {
             return Err(Unfit::Wide);
@@ -159,18 +158,13 @@ impl<'m> Builder<'m> {
             *output = Id::slot(number);
         }
         for meta in &one.outputs {
-            for number in stated(meta) {
-                self.digest.write_i64(number);
-            }
+            self.facts.extend(stated(meta));
         }
         self.instructions += 1;
         wire::encode(&instruction, &mut self.body).map_err(|_| Unfit::Unknown)
     }
 
-    fn finish<'a>(
-        mut self,
-        held: impl Iterator<Item = &'a HeldItem>,
-    ) -> Result<RegionProgram, Unfit> {
+    fn finish<'a>(self, held: impl Iterator<Item = &'a HeldItem>) -> Result<RegionProgram, Unfit> {
         let held: Vec<&HeldItem> = held.collect();
         let (views, used) = self.outside(&held)?;
         let (mut results, mut numbers) = (Vec::new(), Vec::new());
@@ -195,14 +189,18 @@ impl<'m> Builder<'m> {
             return Err(Unfit::Wide);
         }
         let last = |number| last_number(number, count);
-        let mut words = vec![MAGIC, count, u32::try_from(results.len()).map_err(|_| Unfit::Wide)?];
+        let mut words =
+            vec![PROGRAM_MAGIC, count, u32::try_from(results.len()).map_err(|_| Unfit::Wide)?];
         words.extend(numbers.into_iter().map(last));
         self.append_body(&mut words, last)?;
+        let mut digest = Digest::default();
+        digest.write_sizes(&self.facts);
         for &word in &words {
-            self.digest.write_u32(word);
+            digest.write_u32(word);
         }
         Ok(RegionProgram {
-            digest: self.digest.finish(),
+            digest: digest.finish(),
+            facts: self.facts,
             words,
             operands: self.operands,
             results,

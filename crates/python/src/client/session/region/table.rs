@@ -38,6 +38,9 @@ impl ProgramStage {
 pub(crate) struct KnownProgram {
     pub stage: ProgramStage,
     pub instructions: usize,
+    /// Words and facts of the program, which a digest alone does not tell apart from every other.
+    words: Vec<u32>,
+    facts: Vec<i64>,
     pub seen: u64,
     pub called: u64,
     /// Slot of the program's bytes, and the connection's number.
@@ -79,6 +82,8 @@ impl ProgramTable {
         let entry = self.entries.entry(program.digest).or_insert_with(|| KnownProgram {
             stage: ProgramStage::Counted,
             instructions: program.instructions,
+            words: program.words.clone(),
+            facts: program.facts.clone(),
             seen: 0,
             called: 0,
             bytes: None,
@@ -86,6 +91,9 @@ impl ProgramTable {
             asked: None,
             pause: ASK_FIRST,
         });
+        if entry.words != program.words || entry.facts != program.facts {
+            return Way::Unfit(Unfit::Variants);
+        }
         entry.seen += 1;
         let bytes = entry.bytes.filter(|&(_, of)| of == epoch).map(|(slot, _)| slot);
         match (entry.stage, bytes) {

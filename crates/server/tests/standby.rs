@@ -174,6 +174,8 @@ fn a_killed_standby_is_replaced_and_a_regular_end_leaves_nothing() {
     let _worker = worker::spawn(&server);
     let mut peer = Peer::unix(&server, hello(Role::Client));
     peer.upload(0, &[1.0]);
+    // Served, so the standby has both peers, and no other one is forked for them.
+    assert_eq!(peer.read(0, 0, 1), Ok(vec![1.0]));
     let (dispatcher, standby) = both(&server);
     signal("-KILL", standby);
     let (same, other) = until("it is not replaced", &server, || {
@@ -198,6 +200,8 @@ fn a_standby_that_was_asked_to_end_ends_all_when_its_turn_comes() {
     let _worker = worker::spawn(&server);
     let mut peer = Peer::unix(&server, hello(Role::Client));
     peer.upload(0, &[1.0]);
+    // Served, so the standby has both peers, and no other one is forked for them.
+    assert_eq!(peer.read(0, 0, 1), Ok(vec![1.0]));
     let (dispatcher, standby) = both(&server);
     // A supervisor ends a whole group of processes so, and kills those that stay.
     signal("-TERM", standby);

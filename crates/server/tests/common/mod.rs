@@ -11,6 +11,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time in which a dispatcher that is asked to end has ended, on a busy machine too.
+const HANG: Duration = Duration::from_secs(30);
 
 /// A `gt-dispatcher` that is killed when the test is over.
 pub struct Server {
@@ -74,7 +78,13 @@ impl Server {
 
     /// Waits until nobody writes to the log any more: no process is left.
     pub fn end_of_log(&mut self) -> String {
-        self.log_end.take().unwrap().join().unwrap();
+        let written = self.log_end.take().unwrap();
+        let deadline = Instant::now() + HANG;
+        while !written.is_finished() {
+            assert!(Instant::now() < deadline, "a process is left:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        written.join().unwrap();
         self.log()
     }
 

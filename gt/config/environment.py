@@ -160,10 +160,15 @@ def mpi_rank() -> Rank | None:
     return None
 
 
-def threads() -> int | None:
-    """Threads for a large instruction: GT_THREADS, else the first number in OMP_NUM_THREADS."""
+def threads(not_stated: str = "") -> int | None:
+    """Threads for a large instruction: GT_THREADS, else the first number in OMP_NUM_THREADS.
+
+    Args:
+        not_stated: Text of OMP_NUM_THREADS that a launcher has set by itself.
+    """
     own = read(variables.THREADS)
-    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    words = os.environ.get("OMP_NUM_THREADS", "")
+    first = "" if words == not_stated else words.split(",")[0].strip()
     return own or (int(first) if first.isdigit() and int(first) > 0 else None)
 
 

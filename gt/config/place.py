@@ -20,6 +20,7 @@ class Engine:
             program itself.
         local_rank: Variable with the number among the processes of a host.
         local_size: Variable with the number of processes on a host.
+        own_threads: OMP_NUM_THREADS that the launcher sets where nobody has: no wish of a user's.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Engine:
     size: str = ""
     local_rank: str = ""
     local_size: str = ""
+    own_threads: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +39,19 @@ class Place:
     rank: int
     local_rank: int | None
     local_size: int | None
+    own_threads: str = ""
 
 
 # The innermost launcher comes first: in a Slurm batch job whose mpirun starts the workers, both set
 # their variables, and those of Slurm describe the job's first task for every worker.
 ENGINES = (
-    Engine(name="torchrun", rank="RANK", local_rank="LOCAL_RANK", local_size="LOCAL_WORLD_SIZE"),
+    Engine(
+        name="torchrun",
+        rank="RANK",
+        local_rank="LOCAL_RANK",
+        local_size="LOCAL_WORLD_SIZE",
+        own_threads="1",
+    ),
     Engine(
         name="Open MPI",
         rank="OMPI_COMM_WORLD_RANK",
@@ -79,6 +88,7 @@ def found(environment: Mapping[str, str]) -> Place:
                 rank=_number(engine.rank, environment) or 0,
                 local_rank=_number(engine.local_rank, environment),
                 local_size=_number(engine.local_size, environment),
+                own_threads=engine.own_threads,
             )
     names = ", ".join(dict.fromkeys(engine.rank for engine in ENGINES))
     raise ConfigError(

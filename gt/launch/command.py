@@ -137,10 +137,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(word: str) -> int:
-    count = int(word)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{word} is not 1 or more")
-    return count
+    if not (word.isascii() and word.isdigit() and int(word)):
+        raise argparse.ArgumentTypeError(f"{word}: expected a number from 1")
+    return int(word)
 
 
 def _plan(options: argparse.Namespace, described: Engine, program: tuple[str, ...]) -> Plan:
@@ -258,16 +257,16 @@ def _settings(words: Sequence[str], described: Engine) -> dict[str, str]:
     for word in words:
         name, sign, value = word.partition("=")
         if name not in settings or not sign:
-            names = ", ".join(settings) or "none"
-            raise LaunchError(f"--set {word}: settings of {described.name} are {names}")
+            known = f"settings of {described.name} are {', '.join(settings)}"
+            known = known if settings else f"{described.name} has no settings"
+            raise LaunchError(f"--set {word}: {known}")
         settings[name] = value
     return settings
 
 
 def _check_programs(described: Engine, program: Sequence[str]) -> None:
     """Report missing programs before anything starts."""
-    missing = described.missing()
-    if program and shutil.which(program[0]) is None:
-        missing.append(program[0])
-    if missing:
+    if missing := described.missing():
         raise LaunchError(f"--on {described.name}: not found: {', '.join(missing)}; see gt doctor")
+    if program and shutil.which(program[0]) is None:
+        raise LaunchError(f"the program is not found: {program[0]}")

@@ -73,7 +73,13 @@ def main() -> int:
     from ray.util.placement_group import placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    ray.init(address=options.address, namespace="gt", logging_level="warning")
+    try:
+        ray.init(address=options.address, namespace="gt", logging_level="warning")
+    except ConnectionError as error:
+        sys.stderr.write(f"{_absent(options.address, error)}\n")
+        return 1
+    if options.gpus and not ray.cluster_resources().get("GPU"):
+        sys.stderr.write("Ray has no GPU yet: gt launch --gpus 0 is for workers without\n")
     resources = {"CPU": options.cpus, "GPU": options.gpus}
     bundle = {name: count for name, count in resources.items() if count}
     group = placement_group([bundle] * options.workers, strategy=options.strategy)
@@ -95,6 +101,15 @@ def main() -> int:
     finally:
         ray.util.remove_placement_group(group)
         ray.shutdown()
+
+
+def _absent(address: str, error: ConnectionError) -> str:
+    """One line for a Ray cluster that does not answer, instead of Ray's traceback."""
+    words = str(error).strip().splitlines() or [type(error).__name__]
+    return (
+        f"no Ray cluster at address {address}: {words[0]} Start one by ray start --head, "
+        "or one for this launch by gt launch --set address=local"
+    )
 
 
 def _worker(index: int, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -43,7 +43,7 @@ def up(engine: Engine, plan: Plan, words: Sequence[str]) -> int:
         cluster.submit(engine, plan)
         return 0
     cluster.start(words)
-    sys.stderr.write(f"gt up: {plan.name} stays until: gt down {plan.name}\n")
+    sys.stderr.write(f"gt up: the cluster {plan.name} stays until: gt down {plan.name}\n")
     sys.stdout.write(cluster.exports())
     return 0
 
@@ -66,7 +66,11 @@ def down(name: str) -> int:
     Raises:
         LaunchError: there is no cluster of that name, or it does not end.
     """
-    Cluster(name).end()
+    cluster = Cluster(name)
+    is_of_this_shell = cluster.address() == config.address() is not None
+    cluster.end()
+    if is_of_this_shell:
+        sys.stderr.write(f"gt down: {name} has ended; type: unset GT_ADDRESS GT_TOKEN\n")
     return 0
 
 
@@ -90,6 +94,10 @@ class Cluster:
         """True if its process is alive, or if it is a job."""
         facts = _read(self._state)
         return "end" in facts or (bool(facts) and _is_alive(facts))
+
+    def address(self) -> str | None:
+        """HOST:PORT of its dispatcher; None where it is not known yet."""
+        return _read(self.address_file).get("address")
 
     def exports(self) -> str:
         """Lines for a shell, with the token: for `eval`, not for a log.

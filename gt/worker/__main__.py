@@ -217,7 +217,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
     """
     own = None if arguments.launch is None else place.found(config.with_settings())
     count = arguments.count or 1
-    threads = arguments.threads or config.threads()
+    threads = arguments.threads or config.threads("" if own is None else own.own_threads)
     index, gpu = arguments.id, arguments.gpu
     if own is not None:
         threads = threads or place.threads(own, config.core_count(), os.cpu_count() or 1)

@@ -405,6 +405,7 @@ def test_up_and_down(tmp_path):
     state = tmp_path / "clusters/lab.json"
     assert state.stat().st_mode & 0o777 == 0o600
     pid = int(json.loads(state.read_text())["process"])
+    variables = {}
     try:
         variables = exports(done.stdout)
         assert set(variables) == {"GT_ADDRESS", "GT_TOKEN"}
@@ -418,8 +419,9 @@ def test_up_and_down(tmp_path):
         assert "is up already" in again.stderr
         family = of_launch(pid)
     finally:
-        ended = gt("down", "lab", **cache)
+        ended = gt("down", "lab", **cache, **variables)
     assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == "gt down: lab has ended; type: unset GT_ADDRESS GT_TOKEN\n"
     assert not [one for one in [pid, *family] if is_alive(one)]
     assert [path.name for path in (tmp_path / "clusters").iterdir()] == ["lab.log"]
     missing = gt("down", "lab", **cache)

@@ -11,6 +11,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from launched import NUMPY, gt
 
 from gt.config import place
 from gt.errors import ConfigError
-from gt.launch import ENGINES, command, engine
+from gt.launch import ENGINES, command, engine, ray
 from gt.launch.engine import LaunchError
 from gt.tools import cli
 from gt.worker import forks, startup
@@ -75,7 +76,7 @@ def test_every_engine_has_a_text():
         ("--on ssh -n 2 --hosts a:2,b:2", "-n 2: the hosts take 4 workers"),
         ("--on ssh -n 5 --hosts a:2,b:2", "-n 5: the hosts take 4 workers"),
         ("--on slurm -n 2 --set colour=red", "settings of slurm are account"),
-        ("--on local -n 2 --set colour=red", "settings of local are none"),
+        ("--on local -n 2 --set colour=red", "--set colour=red: local has no settings"),
         ("--on slurm -n 2 --set account", "--set account"),
         ("--on mpi -n 2 --set dialect=welsh", "expected one of openmpi, mpich"),
         ("--on k8s -n 2", "--set image=IMAGE is missing"),
@@ -99,12 +100,42 @@ def test_what_cannot_be_meant_is_one_line(words, text, monkeypatch, capsys):
 @pytest.mark.fast
 def test_a_program_that_is_not_there_is_told_before_anything_starts(capsys):
     assert command.launch(["-n", "1", "--", "no-such-program"]) == 1
-    assert "not found: no-such-program" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told == "gt launch: the program is not found: no-such-program\n"
     assert command.launch(["-n", "1"]) == 2
     assert "a program is missing" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command.launch(["-n", "1", "python", "train.py"])
     assert "python train.py (a program stands behind --)" in capsys.readouterr().err
+    for words in ("two", "0", "-1", "1.5"):
+        with pytest.raises(SystemExit):
+            command.launch([f"-n={words}", "--", "python", "train.py"])
+        assert f"-n/--workers: {words}: expected a number from 1" in capsys.readouterr().err
+
+
+def test_a_ray_cluster_that_is_not_there_is_one_line(monkeypatch, capsys):
+    """With a Ray that is played: the real one is in test_launch_engines.py."""
+
+    def init(**_):
+        raise ConnectionError("Could not find any running Ray instance.\nMore words.")
+
+    played = types.ModuleType("ray")
+    played.init = init
+    group, strategies = types.ModuleType("group"), types.ModuleType("strategies")
+    group.placement_group = strategies.PlacementGroupSchedulingStrategy = None
+    for name, module in {
+        "ray": played,
+        "ray.util": types.ModuleType("ray.util"),
+        "ray.util.placement_group": group,
+        "ray.util.scheduling_strategies": strategies,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys, "argv", ["ray", "2"])
+    assert ray.main() == 1
+    told = capsys.readouterr().err
+    assert told.startswith("no Ray cluster at address auto: Could not find any running Ray")
+    assert "ray start --head" in told
+    assert told.count("\n") == 1
 
 
 @pytest.mark.fast
@@ -197,6 +228,32 @@ def test_no_place(variables, text):
 def test_threads_of_workers_that_share_a_host(local_size, cores, machine, threads):
     own = place.Place(engine="", rank=0, local_rank=0, local_size=local_size)
     assert place.threads(own, cores, machine) == threads
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [
+        ({}, 2),
+        ({"OMP_NUM_THREADS": "1"}, 2),  # torchrun's own, where nobody has set it
+        ({"OMP_NUM_THREADS": "3"}, 3),
+        ({"OMP_NUM_THREADS": "1", "GT_THREADS": "1"}, 1),
+    ],
+)
+def test_workers_of_torchrun_share_the_cores(variables, threads, monkeypatch):
+    from gt.worker import __main__ as worker
+
+    for name in ("OMP_NUM_THREADS", "GT_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    variables = {"RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "4", **variables}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("gt.config.core_count", lambda: 8)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    started = []
+    monkeypatch.setattr(startup, "run", lambda start: started.append(start.threads) or 0)
+    assert worker.main(["--launch", "auto", "--port", "1"]) == 0
+    assert started == [threads]
 
 
 @pytest.mark.fast

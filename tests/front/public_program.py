@@ -2,6 +2,7 @@
 
 The program's file is run as it stands. In the environment GT_PUBLIC_DRAWS has PyTorch compute on
 the host with the random numbers that GT draws, so that its losses are those that GT must print.
+GT_PUBLIC_DOUBLE makes float64 of the default dtype, for programs that amplify what float32 rounds.
 """
 
 import os
@@ -42,6 +43,7 @@ class Lines:
 
 def draw_gts():
     """Let PyTorch draw GT's numbers from here on; it computes on the host as ever."""
+    import composed_dropout
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_map_only
@@ -73,14 +75,9 @@ def draw_gts():
         """PyTorch composes dropout of other draws on the host than on its other devices."""
 
         def __torch_function__(self, func, types, args=(), kwargs=None):
-            if func in {torch.nn.functional.dropout, torch.dropout}:
-                return dropout(*args, **(kwargs or {}))
-            return func(*args, **(kwargs or {}))
+            return composed_dropout.BUILTIN.get(func, func)(*args, **(kwargs or {}))
 
-    def dropout(input, p=0.5, training=True, inplace=False):
-        kept = torch.ops.aten.native_dropout(input, p, training)[0] if training and p else input
-        return input.copy_(kept) if inplace else kept
-
+    composed_dropout.patch()
     Draws().__enter__()
     Dropouts().__enter__()
 
@@ -89,6 +86,9 @@ def main():
     lines, file = int(sys.argv[1]), sys.argv[2]
     if "GT_PUBLIC_DRAWS" in os.environ:
         draw_gts()
+    if "GT_PUBLIC_DOUBLE" in os.environ:
+        torch.set_default_dtype(torch.float64)
+        torch.FloatTensor = torch.DoubleTensor
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - programs use that generator
     torch.manual_seed(0)

@@ -224,6 +224,15 @@ checks:
 # Every check that a commit must pass; Python tests come last
 ci: checks (python "-n" "2" "--dist" "loadfile")
 
+# Frameworks over PyTorch on the device `mux`, beside themselves on the host: in a venv of their own above .venv
+frameworks *args:
+    test -d target/frameworks || python -m venv target/frameworks
+    python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+        >"$(target/frameworks/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/below.pth"
+    target/frameworks/bin/pip install --quiet --disable-pip-version-check \
+        'accelerate>=1.15,<2' 'transformers>=5.24,<6' 'lightning>=2.6,<3' 'timm>=1.0,<2'
+    target/frameworks/bin/python -m pytest --slow tests/front/test_front_frameworks.py tests/front/test_front_transformers.py {{ args }}
+
 # Advisories against crates and Python packages, and licences; a tool that is absent or offline is named
 audit:
     python tools/audit.py
@@ -232,8 +241,8 @@ audit:
 sizes *parts:
     nice python benchmarks/full.py {{ parts }}
 
-# ci, then slow checks: the claimed sizes, benchmarks, 100 steps of every program, ten minutes of fuzzing, advisories
-full: ci docs bench sizes
+# ci, then slow checks: the claimed sizes, benchmarks, frameworks, 100 steps of every program, ten minutes of fuzzing, advisories
+full: ci docs bench sizes frameworks
     just planted
     GT_ZOO_STEPS=100 pytest tests/front/test_zoo.py
     just fuzz 600

@@ -20,7 +20,7 @@ class Engine:
             program itself.
         local_rank: Variable with the number among the processes of a host.
         local_size: Variable with the number of processes on a host.
-        own_threads: OMP_NUM_THREADS that the launcher sets where nobody has: no setting of the user.
+        own_threads: OMP_NUM_THREADS that the launcher sets where the user has not.
     """
 
     name: str

@@ -1,11 +1,13 @@
 """Frameworks that choose their device themselves, and models of timm, on the device `mux`.
 
 Each is beside itself on the host. Needs `accelerate`, `transformers`, `lightning` or
-`pytorch_lightning`, `timm`; a test whose package is absent is skipped.
+`pytorch_lightning`, `timm`; a test whose package is absent is skipped. One of each family takes
+seconds; the others want --slow, as `just frameworks` has it, which installs the packages, too.
 """
 
 import copy
 import importlib
+import importlib.util
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -21,8 +23,13 @@ import gt.integrations
 TOLERANCE = 1e-6
 VOCABULARY = 99
 
+PACKAGES = ("accelerate", "transformers", "lightning", "pytorch_lightning", "timm")
+
+slow = pytest.mark.slow
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.skipif(
+        not any(map(importlib.util.find_spec, PACKAGES)), reason="no framework is installed"
+    ),
     pytest.mark.timeout(300),
     # Frameworks warn of what they will do otherwise in their next releases.
     pytest.mark.filterwarnings("ignore"),
@@ -80,7 +87,7 @@ def accelerated(folder: pathlib.Path, *, cpu: bool, **options: Any) -> tuple[str
     return accelerator.device.type, seen
 
 
-@pytest.mark.parametrize("precision", ["no", "bf16"])
+@pytest.mark.parametrize("precision", ["no", pytest.param("bf16", marks=slow)])
 def test_accelerate_trains_as_locally(precision: str, tmp_path: pathlib.Path) -> None:
     pytest.importorskip("accelerate")
     gt.integrations.select_device()
@@ -91,6 +98,7 @@ def test_accelerate_trains_as_locally(precision: str, tmp_path: pathlib.Path) ->
     close(seen, losses, TOLERANCE if precision == "no" else 5e-3)
 
 
+@slow
 def test_accelerate_scales_losses_in_float16(tmp_path: pathlib.Path) -> None:
     accelerate = pytest.importorskip("accelerate")
     gt.integrations.select_device()
@@ -149,19 +157,19 @@ def trained(folder: pathlib.Path, *, cpu: bool, **options: Any) -> tuple[str, An
     return next(model.parameters()).device.type, history, torch.from_numpy(predictions)
 
 
+OPTIONS: list[dict[str, Any]] = [
+    {"bf16": True},
+    {"fp16": True},
+    {"gradient_checkpointing": True},
+    {"optim": "adamw_torch"},
+    {"optim": "adafactor"},
+    {"optim": "sgd", "lr_scheduler_type": "cosine", "warmup_steps": 2},
+    {"max_grad_norm": 0.1, "weight_decay": 0.1, "label_smoothing_factor": 0.1},
+]
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"bf16": True},
-        {"fp16": True},
-        {"gradient_checkpointing": True},
-        {"optim": "adamw_torch"},
-        {"optim": "adafactor"},
-        {"optim": "sgd", "lr_scheduler_type": "cosine", "warmup_steps": 2},
-        {"max_grad_norm": 0.1, "weight_decay": 0.1, "label_smoothing_factor": 0.1},
-    ],
-    ids=str,
+    "options", [{}, *(pytest.param(options, marks=slow) for options in OPTIONS)], ids=str
 )
 def test_the_trainer_of_transformers_trains_as_locally(
     options: dict[str, Any], tmp_path: pathlib.Path
@@ -218,8 +226,18 @@ def fitted(lightning: Any, folder: pathlib.Path, **options: Any) -> tuple[str, l
     return first.strategy.root_device.type, [*model.seen, *scores.values(), *read.seen]
 
 
-@pytest.mark.parametrize("precision", ["32-true", "64-true", "bf16-mixed"])
-@pytest.mark.parametrize("package", ["lightning", "pytorch_lightning"])
+@pytest.mark.parametrize(
+    ("package", "precision"),
+    [
+        ("pytorch_lightning", "32-true"),
+        *(
+            pytest.param(package, precision, marks=slow)
+            for package in ("lightning", "pytorch_lightning")
+            for precision in ("32-true", "64-true", "bf16-mixed")
+            if (package, precision) != ("pytorch_lightning", "32-true")
+        ),
+    ],
+)
 def test_lightning_fits_as_locally(package: str, precision: str, tmp_path: pathlib.Path) -> None:
     lightning = pytest.importorskip(package)
     gt.integrations.select_device()
@@ -233,6 +251,7 @@ def test_lightning_fits_as_locally(package: str, precision: str, tmp_path: pathl
         close(seen, losses, TOLERANCE if "true" in precision else 5e-3)
 
 
+@slow
 def test_lightning_scales_losses_in_float16(tmp_path: pathlib.Path) -> None:
     lightning = pytest.importorskip("lightning")
     gt.integrations.select_device()
@@ -241,6 +260,7 @@ def test_lightning_scales_losses_in_float16(tmp_path: pathlib.Path) -> None:
     close(seen, losses, 5e-3)
 
 
+@slow
 @pytest.mark.parametrize("module", ["lightning.fabric", "lightning_fabric"])
 def test_fabric_takes_the_device(module: str) -> None:
     fabric = pytest.importorskip(module)
@@ -293,7 +313,12 @@ def steps(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) ->
     return [*seen, model.eval()(images).square().mean().item()]
 
 
-@pytest.mark.parametrize("name", VISION)
+QUICK = "deit_tiny_patch16_224"
+
+
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(name, marks=slow) for name in VISION if name != QUICK)]
+)
 def test_a_model_of_timm_trains_as_locally(name: str) -> None:
     """In float64 to 1e-10; in float32 to 1e-6, or to what the host itself loses beside float64.
 

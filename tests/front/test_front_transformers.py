@@ -1,6 +1,7 @@
 """Models of Hugging Face's transformers on the device `mux`, unmodified, beside local ones.
 
 Each is tiny and random: three training steps, and tokens that it generates. Needs `transformers`.
+One family takes a second or two; the others want --slow, as `just frameworks` has it.
 """
 
 from collections.abc import Iterator
@@ -55,7 +56,9 @@ WITHOUT = {
 }
 ALSO: dict[str, dict[str, Any]] = {"gpt_neo": {"attention_types": [[["global", "local"], 1]]}}
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+QUICK = ("CausalLM", "gpt2")
+
+pytestmark = [pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -94,7 +97,12 @@ def run(model: Any, device: str, generates: bool) -> tuple[list[float], Any]:
 
 
 @pytest.mark.parametrize(
-    ("head", "family"), [(head, one) for head, names in FAMILIES.items() for one in names.split()]
+    ("head", "family"),
+    [
+        pytest.param(head, one, marks=() if (head, one) == QUICK else pytest.mark.slow)
+        for head, names in FAMILIES.items()
+        for one in names.split()
+    ],
 )
 def test_a_family_trains_and_generates_as_locally(head: str, family: str) -> None:
     local, remote = model_of(family, head), model_of(family, head)

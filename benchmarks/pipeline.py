@@ -5,11 +5,13 @@ whose F, B and W take equal times. 1F1B is read after each step, so each step st
 steps of ZB-V overlap, as in a training loop that does not read its loss.
 
 `python pipeline.py --demo` measures the stages of examples/tuning_demo at its sizes on one worker,
-and predicts four ranks: its own 1F1B, and ZB-V with head and embedding spread.
+and predicts four ranks: its own 1F1B, and ZB-V with head and embedding spread. `--four` predicts
+four ranks and eight micro-batches from stages of `--layers` products that one worker has measured.
 """
 
 import argparse
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -104,6 +106,44 @@ def row(name: str, count: int, *, reads: bool) -> str:
     )
 
 
+def four(count: int) -> None:
+    """Idle shares of four ranks with eight micro-batches, from costs measured on one worker."""
+    gt.gpu_workers(1)
+    ranks, microbatches = 4, 8
+    measured_plan = pipeline.plan("zbv", ranks, microbatches)
+    stages = [Stage(0, count // 2) for _ in range(measured_plan.stages)]
+    scale = nn.Parameter(gt.ones(1))
+    pipe = pipeline.Pipeline(measured_plan, stages, loss_of, lambda x: x * scale)
+    inputs = [gt.randn(ROWS, WIDTH) for _ in range(microbatches)]
+    targets = [gt.randn(ROWS, WIDTH) for _ in range(microbatches)]
+    for _ in range(WARM_UP + STEPS):
+        pipe.step(inputs, targets)
+    run = pipeline.measured(str(LOG), measured_plan, pipe.marks)
+    steps = [pipeline.costs(run.of_step(step)) for step in range(WARM_UP, WARM_UP + STEPS)]
+    costs = pipeline.Costs(
+        forward=_medians([step.forward for step in steps]),
+        backward=_medians([step.backward for step in steps]),
+        weights=_medians([step.weights for step in steps]),
+    )
+    whole = costs_of_ranks(costs, measured_plan)
+    print("| schedule | a step by itself | step behind step |")
+    print("| --- | ---: | ---: |")
+    for name in ("gpipe", "1f1b", "zb-h1", "zbv"):
+        plan = pipeline.plan(name, ranks, microbatches)
+        own = costs if plan.stages == measured_plan.stages else whole
+        alone, steady = pipeline.simulate(plan, own), pipeline.steady_idle_share(plan, own)
+        print(f"| {plan.schedule.title} | {alone.idle_share:.1%} | {steady:.1%} |")
+    print(*(f"{kind} {min(of.values()):.0f} to {max(of.values()):.0f} ms" for kind, of in zip(
+        "FBW", (costs.forward, costs.backward, costs.weights), strict=True
+    )), sep=", ")  # fmt: skip
+    gt.disconnect()
+
+
+def _medians(steps: list[Mapping[int, float]]) -> dict[int, float]:
+    """The median of each stage over steps; those of the loss and the input are not stages."""
+    return {stage: statistics.median(step[stage] for step in steps) for stage in steps[0]}
+
+
 def demo() -> None:
     """Steps of the demo's plans, from costs measured on one worker."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples/tuning_demo"))
@@ -165,10 +205,14 @@ def costs_of_ranks(costs: pipeline.Costs, plan: pipeline.Plan) -> pipeline.Costs
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--demo", action="store_true", help="the stages of examples/tuning_demo")
+    parser.add_argument("--four", action="store_true", help="four ranks, from measured costs")
     parser.add_argument("--layers", type=int, default=LAYERS, help="products of a rank")
     arguments = parser.parse_args()
     if arguments.demo:
         demo()
+        return
+    if arguments.four:
+        four(arguments.layers)
         return
     gt.gpu_workers(RANKS)
     for rank in range(RANKS):

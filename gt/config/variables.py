@@ -446,9 +446,9 @@ COMPILE = Variable(
     expected="auto, inductor, eager or off",
     summary="How a worker compiles what `gt.compile` and `compile: true` ask for.",
     details="`auto` is PyTorch's compiler, inductor, for each program that is faster with it: "
-    "some calls are timed first. `inductor` times nothing. `eager` sends programs as calls too, and a "
-    "worker runs them by the kernels that run each instruction alone, so that no bit changes. `off` "
-    "holds nothing back, and compiles nothing.",
+    "some calls are timed first. `inductor` times nothing. `eager` sends programs as calls too, "
+    "and a worker runs them by the kernels that run each instruction alone, so that no bit "
+    "changes. `off` holds nothing back, and compiles nothing.",
 )
 HOTPATH_THRESHOLD = Variable(
     name="GT_HOTPATH_THRESHOLD",

@@ -113,7 +113,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     if not any(way is not None for way in ways) and _takes_address(arguments):
         return arguments
     if sum(way is not None for way in ways) != 1:
-        parser.error("one of --port and --unix says where the dispatcher is")
+        parser.error("one of --port, --unix and GT_ADDRESS=HOST:PORT says where the dispatcher is")
     return arguments
 
 

@@ -32,8 +32,8 @@ def start(*words: str, **settings: str) -> str:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ([], "one of --port and --unix says where the dispatcher is"),
-        ([*AT, "--unix", "socket"], "one of --port and --unix says where the dispatcher is"),
+        ([], "one of --port, --unix and GT_ADDRESS=HOST:PORT says where the dispatcher is"),
+        ([*AT, "--unix", "socket"], "one of --port, --unix and GT_ADDRESS=HOST:PORT says where"),
         (["-p", "x"], "argument -p/--port: 'x' is no number from 1 to 65535"),
         (["-p", ""], "argument -p/--port: '' is no number from 1 to 65535"),
         (["-p", "0"], "argument -p/--port: '0' is no number from 1 to 65535"),

@@ -725,6 +725,11 @@ def _losses() -> dict[str, list[Sample]]:
         "mse_loss_backward": [
             Sample((gradient(reduction, (3, 4)), x, y), (reduction,)) for reduction in reductions
         ],
+        "smooth_l1_loss": [Sample((x, y), (reduction, 0.5)) for reduction in reductions],
+        "smooth_l1_loss_backward": [
+            Sample((gradient(reduction, (3, 4)), x, y), (reduction, 0.5))
+            for reduction in reductions
+        ],
     }
 
 

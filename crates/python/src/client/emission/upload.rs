@@ -1,6 +1,7 @@
 //! Uploads: bytes of the client become a tensor, in chunks that fit a frame.
 
 use super::array_memory::ArrayMemory;
+use crate::client::session::known::{self, Source};
 use crate::client::session::{caller, errors, runtime, signal};
 use crate::client::value::Tensor;
 use crate::client::value::ValueHandle;
@@ -48,6 +49,9 @@ pub(crate) fn from_bytes<'py>(
         word.payload = first;
         runtime.send(&word).map(|()| slot)
     })?;
+    if rest.is_empty() {
+        known::remember(py, slot, epoch, first, Source::Program);
+    }
     let var = Var::of(py, ValueHandle { slot, epoch, meta: SharedMeta::of(py, &meta) });
     let mut offset = first.len();
     for chunk in rest.chunks(runtime::chunk_bytes_max(py)) {

@@ -6,7 +6,7 @@
 
 use super::default_float::default_float;
 use super::{emit, read, upload};
-use crate::client::session::known::{self, Source};
+use crate::client::session::known::{self, Sender};
 use crate::client::value::Tensor;
 use gt_protocol::meta::DIMS_MAX;
 use gt_protocol::{Dims, Dtype, Scalar};
@@ -88,7 +88,7 @@ pub(crate) fn from_numbers<'py>(
         let length = place(number, dtype, &mut bytes);
         let bytes = &bytes[..length];
         var.with_value(py, |value| {
-            known::remember(py, value.slot, value.epoch, bytes, Source::Program);
+            known::remember(py, value.slot, value.epoch, bytes, Sender::Program);
         });
         Tensor::wrap(py, var)?
     } else {

@@ -4,7 +4,7 @@ use super::shown;
 use crate::client::connection::answers::{Answer, Destination, Elements, Failed, ReadRange};
 use crate::client::connection::new_array::NewArray;
 use crate::client::session::describe::DescribeKind;
-use crate::client::session::known::{self, Source};
+use crate::client::session::known::{self, Sender};
 use crate::client::session::runtime::Question;
 use crate::client::session::{caller, errors, runtime};
 use crate::client::value::variable::Var;
@@ -110,7 +110,7 @@ pub(crate) fn numbers(py: Python<'_>, var: &Var) -> PyResult<Vec<Py<PyAny>>> {
     let meta = var.meta(py);
     let whole = elements(py, var, 0, meta.elements(), Destination::default())?;
     var.with_value(py, |value| {
-        known::remember(py, value.slot, value.epoch, whole.bytes(), Source::Worker);
+        known::remember(py, value.slot, value.epoch, whole.bytes(), Sender::Worker);
     });
     numbers_of(py, meta.dtype, whole.bytes())
 }

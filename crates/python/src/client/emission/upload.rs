@@ -2,7 +2,7 @@
 
 use super::array_memory::ArrayMemory;
 use super::shown;
-use crate::client::session::known::{self, Source};
+use crate::client::session::known::{self, Sender};
 use crate::client::session::{caller, errors, runtime, signal};
 use crate::client::value::Tensor;
 use crate::client::value::ValueHandle;
@@ -51,7 +51,7 @@ pub(crate) fn from_bytes<'py>(
         runtime.send(&word).map(|()| slot)
     })?;
     if rest.is_empty() {
-        known::remember(py, slot, epoch, first, Source::Program);
+        known::remember(py, slot, epoch, first, Sender::Program);
     }
     shown::show(py, &word, &[meta]);
     let var = Var::of(py, ValueHandle { slot, epoch, meta: SharedMeta::of(py, &meta) });

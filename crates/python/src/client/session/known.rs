@@ -8,7 +8,7 @@ use pyo3::Python;
 /// Values that are remembered: those of the last few calls, which a check follows at once.
 const PLACES: usize = 64;
 /// Largest value that is remembered.
-pub(crate) const BYTES_MAX: usize = 64;
+const BYTES_MAX: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Known {
@@ -17,18 +17,18 @@ struct Known {
     /// Number of bytes in use; 0 where nothing is remembered.
     length: usize,
     bytes: [u8; BYTES_MAX],
-    source: Source,
+    sender: Sender,
 }
 
-/// Where the numbers come from.
+/// Process that had the numbers first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum Sender {
     Program,
     Worker,
 }
 
 const NOTHING: Known =
-    Known { slot: 0, epoch: 0, length: 0, bytes: [0; BYTES_MAX], source: Source::Program };
+    Known { slot: 0, epoch: 0, length: 0, bytes: [0; BYTES_MAX], sender: Sender::Program };
 
 static TABLE: GilCell<[Known; PLACES]> = GilCell::new([NOTHING; PLACES]);
 
@@ -45,12 +45,12 @@ fn place(slot: u32) -> usize {
 }
 
 /// Remembers the bytes of a new value, in place of the value that stands at its place in the table.
-pub(crate) fn remember(py: Python<'_>, slot: u32, epoch: u32, bytes: &[u8], source: Source) {
+pub(crate) fn remember(py: Python<'_>, slot: u32, epoch: u32, bytes: &[u8], sender: Sender) {
     let length = bytes.len();
     if length > BYTES_MAX {
         return;
     }
-    let mut known = Known { slot, epoch, length, source, ..NOTHING };
+    let mut known = Known { slot, epoch, length, sender, ..NOTHING };
     known.bytes[..length].copy_from_slice(bytes);
     TABLE.get_mut(py)[place(slot)] = known;
 }
@@ -65,11 +65,11 @@ pub(crate) fn forget(py: Python<'_>, slot: u32, epoch: u32) {
     }
 }
 
-/// The bytes of a value and their source, where they are remembered.
-pub(crate) fn bytes(py: Python<'_>, slot: u32, epoch: u32) -> Option<(Vec<u8>, Source)> {
+/// The bytes of a value and their sender, where they are remembered.
+pub(crate) fn bytes(py: Python<'_>, slot: u32, epoch: u32) -> Option<(Vec<u8>, Sender)> {
     let table = TABLE.get(py);
     let known = &table[place(slot)];
-    known.is_of(slot, epoch).then(|| (known.bytes[..known.length].to_vec(), known.source))
+    known.is_of(slot, epoch).then(|| (known.bytes[..known.length].to_vec(), known.sender))
 }
 
 /// The bytes of a value that a worker sent, where they are remembered.
@@ -77,5 +77,5 @@ pub(crate) fn bytes(py: Python<'_>, slot: u32, epoch: u32) -> Option<(Vec<u8>, S
 pub(crate) fn read_bytes(py: Python<'_>, slot: u32, epoch: u32) -> Option<[u8; BYTES_MAX]> {
     let table = TABLE.get(py);
     let known = &table[place(slot)];
-    (known.is_of(slot, epoch) && known.source == Source::Worker).then_some(known.bytes)
+    (known.is_of(slot, epoch) && known.sender == Sender::Worker).then_some(known.bytes)
 }

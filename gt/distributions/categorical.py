@@ -77,8 +77,8 @@ class Categorical(ProbsOrLogits):
     def log_prob(self, value: Tensor) -> Tensor:
         at = self._checked(value).long()
         batch = gt.broadcast_shapes(at.shape, self._batch_shape)
-        rows = self.logits.expand((*batch, self._num_events))
-        return rows.gather(-1, at.expand(batch).unsqueeze(-1)).squeeze(-1)
+        rows, at = _expanded(self.logits, (*batch, self._num_events)), _expanded(at, batch)
+        return rows.gather(-1, at.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
         least = gt.finfo(self.logits.dtype).min
@@ -86,3 +86,8 @@ class Categorical(ProbsOrLogits):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return self._along(gt.arange(self._num_events), expand)
+
+
+def _expanded(value: Tensor, shape: Shape) -> Tensor:
+    """`value.expand(shape)`, without an instruction where that is its shape."""
+    return value if value.shape == tuple(shape) else value.expand(shape)

@@ -6,7 +6,7 @@ from typing import ClassVar, TypeVar
 
 import gt
 from gt import Size, Tensor
-from gt.distributions import constraints
+from gt.distributions import constraints, few_numbers
 from gt.distributions.constraints import Constraint
 from gt.distributions.utils import lazy_property
 from gt.errors import InvalidValue, NotSupported
@@ -56,7 +56,7 @@ class Distribution:
             self._check_parameters()
 
     def _check_parameters(self) -> None:
-        """Check all constraints with one read."""
+        """Check all constraints with one read: of the numbers where they are few."""
         try:
             limits = dict(self.arg_constraints)
         except NotImplementedError:
@@ -67,11 +67,14 @@ class Distribution:
                 "with `validate_args=False` to turn off validation.",
                 stacklevel=3,
             )
-        checked = [
-            (name, limit, _all(limit.check(getattr(self, name))))
+        given = [
+            (name, limit, getattr(self, name))
             for name, limit in limits.items()
             if not constraints.is_dependent(limit) and self._is_given(name)
         ]
+        if _few_hold([(limit, value) for _, limit, value in given]):
+            return
+        checked = [(name, limit, _all(limit.check(value))) for name, limit, value in given]
         for (name, limit, _), valid in zip(checked, _read(*(c[2] for c in checked)), strict=True):
             if not valid:
                 value = getattr(self, name)
@@ -253,6 +256,11 @@ class Distribution:
             return
         if support is None:
             raise AssertionError("support is unexpectedly None")
+        if few_numbers.can_check(support):
+            few = few_numbers.of_program(value)
+            few = few_numbers.read_together([value])[0] if few is None else few
+            if few_numbers.surely(support, few, _row(value)):
+                return
         if not all(_read(_all(support.check(value)))):
             raise InvalidValue(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
@@ -283,6 +291,22 @@ def class_of_ours(cls: type[Distribution]) -> type[Distribution]:
     """The nearest base class that this package defines, or the class itself."""
     package = __name__.rpartition(".")[0]
     return next(c for c in cls.__mro__ if c.__module__.startswith(package))
+
+
+def _few_hold(parts: Sequence[tuple[Constraint, Tensor]]) -> bool:
+    """True if values of a few numbers are certain to be inside their regions."""
+    if not parts or not all(few_numbers.can_check(limit) for limit, _ in parts):
+        return False
+    numbers = few_numbers.read_together([value for _, value in parts])
+    return all(
+        few_numbers.surely(limit, each, _row(value))
+        for (limit, value), each in zip(parts, numbers, strict=True)
+    )
+
+
+def _row(value: Tensor) -> int:
+    """Size of the last dimension."""
+    return value.shape[-1] if value.ndim else 1
 
 
 def _all(check: Tensor) -> Tensor:

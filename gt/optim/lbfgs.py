@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gt
+from gt import _core
 from gt._core import Tensor
 from gt.optim.optimizer import Optimizer, Params, check_rate
 from gt.optim.wolfe import Point, search
@@ -199,15 +200,13 @@ class LBFGS(Optimizer):
         return -flat if self.param_groups[0]["maximize"] else flat
 
     def _add(self, direction: Tensor, t: float) -> None:
-        offset = 0
+        step, offset = direction * t, 0
         for param in self.param_groups[0]["params"]:
-            part = direction[offset : offset + param.numel()]
-            param.add_(part.reshape(param.shape), alpha=t)
+            part = step[offset : offset + param.numel()]
+            param.add_(part.reshape(param.shape))
             offset += param.numel()
 
 
 def _numbers(*values: Tensor) -> list[float]:
     """The values as numbers, by one read."""
-    listed = gt.stack([value.to(gt.float64) for value in values]).tolist()
-    assert isinstance(listed, list), listed
-    return listed
+    return _core.read_numbers(gt.stack([value.to(gt.float64) for value in values]))

@@ -128,6 +128,8 @@ def from_array(array: Array, dtype: _core.dtype | None, requires_grad: bool) -> 
             array = array.real  # which alone is there: check_range
         whole = np.asarray(array, dtype=NUMPY.get(repr(target), "float32"), order="C")
     if whole.ndim == 0 and not target.is_complex:  # a number travels in the instruction
+        if (out := _core.from_numbers(whole.item(), target, requires_grad)) is not None:
+            return out
         out = call("full", size=(), value=whole.item(), dtype=target)
         return finish(out, requires_grad)
     if repr(target) not in NUMPY:

@@ -681,6 +681,7 @@ def _losses() -> dict[str, list[Sample]]:
 
     part, light = given(4, 3, low=-3, high=-0.1), given(3, low=0.5, high=2)  # classes 1 to 3
     cases = [(scores, target, weight), (scores, target, None), (images, targets, weight)]
+    slopes = {each: (gradient(each, (3, 4)), x, y) for each in reductions}
     return {
         "nll_loss": [
             Sample(case, (reduction, 2)) for case in (*cases, nothing) for reduction in reductions
@@ -722,9 +723,9 @@ def _losses() -> dict[str, list[Sample]]:
         ],
         "mse_loss": [Sample((x, y), (reduction,)) for reduction in reductions]
         + [Sample((given(3, dtype="bfloat16"), given(3, dtype="bfloat16", seed=1)), ("mean",))],
-        "mse_loss_backward": [
-            Sample((gradient(reduction, (3, 4)), x, y), (reduction,)) for reduction in reductions
-        ],
+        "mse_loss_backward": [Sample(slopes[each], (each,)) for each in reductions],
+        "smooth_l1_loss": [Sample((x, y), (reduction, 0.5)) for reduction in reductions],
+        "smooth_l1_loss_backward": [Sample(slopes[each], (each, 0.5)) for each in reductions],
     }
 
 

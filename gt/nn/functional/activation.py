@@ -190,7 +190,12 @@ def sigmoid(input: Tensor) -> Tensor:
 @keeps(input="input")
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(input)), computed stably."""
-    return -_core.call("softplus", -input, beta=1.0, threshold=_EXACT_SOFTPLUS)
+    return -minus_logsigmoid(input)
+
+
+def minus_logsigmoid(input: Tensor) -> Tensor:
+    """-log(sigmoid(input)), for losses that add it."""
+    return _core.call("softplus", -input, beta=1.0, threshold=_EXACT_SOFTPLUS)
 
 
 def tanh(input: Tensor) -> Tensor:

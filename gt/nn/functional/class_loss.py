@@ -8,7 +8,7 @@ from gt import _core
 from gt._core import Tensor, call
 from gt.composite.casts import TENSOR_CLASSES
 from gt.errors import DtypeError
-from gt.nn.functional.activation import logsigmoid
+from gt.nn.functional.activation import logsigmoid, minus_logsigmoid
 from gt.nn.functional.reduction import checked_reduction, legacy_reduction, reduced, size_text
 from gt.tensors.kept import keeps
 
@@ -178,10 +178,11 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({size_text(target)}) must be the same as input size ({size_text(input)})"
         )
-    positive = logsigmoid(input)
-    if pos_weight is not None:
-        positive = ((pos_weight - 1) * target + 1) * positive
-    loss = (1 - target) * input - positive
+    away = (1 - target) * input
+    if pos_weight is None:
+        loss = away + minus_logsigmoid(input)
+    else:
+        loss = away - ((pos_weight - 1) * target + 1) * logsigmoid(input)
     return reduced(loss if weight is None else loss * weight, reduction)
 
 

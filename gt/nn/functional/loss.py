@@ -73,14 +73,12 @@ def smooth_l1_loss(
     input, target = same_shape(input, target)
     if beta == 0:
         return reduced((input - target).abs(), reduction)
-    if input.dtype == gt.bool and target.dtype.is_floating_point:
-        input = input.to(target.dtype)
-    distance = (input - _number(target, input)).abs()
-    far = distance >= beta
-    near = gt.where(far, 0.0, distance)  # no infinity, whose gradient would be NaN
-    square = 0.5 * near * near
-    loss = gt.where(far, distance - 0.5 * beta, square if beta == 1 else square / beta)
-    return reduced(loss, reduction)
+    return _smooth_l1(input, target, reduction, beta)
+
+
+def _smooth_l1(input: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
+    attrs = {"reduction": checked_reduction(reduction), "beta": float(beta)}
+    return _core.call("smooth_l1_loss", input, target, **attrs)
 
 
 @keeps(input="input target", target="input target")
@@ -95,6 +93,8 @@ def huber_loss(
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     input, target = same_shape(input, target)
+    if delta == 1 and weight is None:
+        return _smooth_l1(input, target, reduction, 1.0)
     distance = (input - _number(target, input)).abs()
     far = distance >= delta
     near = gt.where(far, 0.0, distance)  # no infinity, whose gradient would be NaN

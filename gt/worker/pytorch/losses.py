@@ -216,6 +216,18 @@ def _mse_loss_backward(grad: Tensor, self: Tensor, target: Tensor, reduction: st
     return _aten.mse_loss_backward.default(grad, self, target, _REDUCTION[reduction])
 
 
+def _smooth_l1_loss(self: Tensor, target: Tensor, reduction: str, beta: float) -> Tensor:
+    loss = _aten.smooth_l1_loss.default(self, target, _REDUCTION[reduction], beta)
+    return loss if reduction == "none" else loss.clone()  # as above
+
+
+def _smooth_l1_loss_backward(
+    grad: Tensor, self: Tensor, target: Tensor, reduction: str, beta: float
+) -> Tensor:
+    code = _REDUCTION[reduction]
+    return _aten.smooth_l1_loss_backward.default(grad, self, target, code, beta)
+
+
 def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     return {
@@ -225,4 +237,6 @@ def kernels() -> dict[str, Kernel]:
         "cross_entropy_backward": _cross_entropy_backward,
         "mse_loss": _mse_loss,
         "mse_loss_backward": _mse_loss_backward,
+        "smooth_l1_loss": _smooth_l1_loss,
+        "smooth_l1_loss_backward": _smooth_l1_loss_backward,
     }

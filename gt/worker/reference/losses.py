@@ -168,6 +168,13 @@ def _cross_entropy_backward(
     return narrowed(_shard(out, dim, start, size), name)
 
 
+_REDUCTIONS: dict[str, Callable[[Array], Array]] = {
+    "none": np.asarray,
+    "mean": np.mean,
+    "sum": np.sum,
+}
+
+
 def _as(value: Array, name: str) -> Array:
     return widened(value).astype(wide_name(name))
 
@@ -175,18 +182,30 @@ def _as(value: Array, name: str) -> Array:
 def _mse_loss(self: Array, target: Array, reduction: str) -> Array:
     name = promotion((self, target))
     squares = np.square(_as(self, name) - _as(target, name))
-    reductions: dict[str, Callable[[Array], Array]] = {
-        "none": np.asarray,
-        "mean": np.mean,
-        "sum": np.sum,
-    }
-    return narrowed(reductions[reduction](squares), name)
+    return narrowed(_REDUCTIONS[reduction](squares), name)
 
 
 def _mse_loss_backward(grad: Array, self: Array, target: Array, reduction: str) -> Array:
     difference = widened(self) - widened(target)
     scale = 2 / difference.size if reduction == "mean" else 2
     return narrowed(widened(grad) * difference * scale, dtype_name(self))
+
+
+def _smooth_l1_loss(self: Array, target: Array, reduction: str, beta: float) -> Array:
+    name = promotion((self, target))
+    distance = np.abs(_as(self, name) - _as(target, name))
+    near = np.minimum(distance, beta)  # no infinity is squared
+    losses = np.where(distance < beta, 0.5 * near * near / beta, distance - 0.5 * beta)
+    return narrowed(_REDUCTIONS[reduction](losses), name)
+
+
+def _smooth_l1_loss_backward(
+    grad: Array, self: Array, target: Array, reduction: str, beta: float
+) -> Array:
+    difference = widened(self) - widened(target)
+    slope = np.where(np.abs(difference) < beta, difference / beta, np.sign(difference))
+    scale = 1 / difference.size if reduction == "mean" else 1
+    return narrowed(widened(grad) * slope * scale, dtype_name(self))
 
 
 def kernels() -> dict[str, Kernel]:
@@ -198,4 +217,6 @@ def kernels() -> dict[str, Kernel]:
         "cross_entropy_backward": _cross_entropy_backward,
         "mse_loss": _mse_loss,
         "mse_loss_backward": _mse_loss_backward,
+        "smooth_l1_loss": _smooth_l1_loss,
+        "smooth_l1_loss_backward": _smooth_l1_loss_backward,
     }

@@ -362,6 +362,10 @@ pub enum Op {
     MseLoss,
     /// Gradient of mse_loss for `self`.
     MseLossBackward,
+    /// Squared difference / (2 beta) below `beta`, else the distance - beta / 2; reduced.
+    SmoothL1Loss,
+    /// Gradient of smooth_l1_loss for `self`.
+    SmoothL1LossBackward,
     /// nll_loss of log_softmax over the classes (dimension 1), spread over them by `label_smoothing`; also log_softmax and the total weight.
     CrossEntropy,
     /// Gradient of cross_entropy for `self`; on a shard of the classes `weight` is that of all of them.
@@ -612,6 +616,8 @@ impl Op {
             0x0902 => Op::NllLossBackward,
             0x0903 => Op::MseLoss,
             0x0904 => Op::MseLossBackward,
+            0x0907 => Op::SmoothL1Loss,
+            0x0908 => Op::SmoothL1LossBackward,
             0x0905 => Op::CrossEntropy,
             0x0906 => Op::CrossEntropyBackward,
             0x0a01 => Op::Sgd,
@@ -829,6 +835,8 @@ impl Op {
             "nll_loss_backward" => Op::NllLossBackward,
             "mse_loss" => Op::MseLoss,
             "mse_loss_backward" => Op::MseLossBackward,
+            "smooth_l1_loss" => Op::SmoothL1Loss,
+            "smooth_l1_loss_backward" => Op::SmoothL1LossBackward,
             "cross_entropy" => Op::CrossEntropy,
             "cross_entropy_backward" => Op::CrossEntropyBackward,
             "sgd" => Op::Sgd,

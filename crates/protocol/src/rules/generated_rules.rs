@@ -178,6 +178,8 @@ pub(super) static TABLE: &[super::call::Rule] = &[
     super::loss::nll_loss_backward,
     super::loss::mse_loss,
     super::loss::mse_loss_backward,
+    super::loss::smooth_l1_loss,
+    super::loss::mse_loss_backward,
     super::loss::cross_entropy,
     super::loss::cross_entropy_backward,
     super::update::infer,

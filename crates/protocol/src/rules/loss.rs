@@ -178,11 +178,20 @@ fn check_gradient(
 }
 
 pub(super) fn mse_loss(call: &Call<'_>) -> Inferred {
+    of_differences(call, "mse_cpu")
+}
+
+pub(super) fn smooth_l1_loss(call: &Call<'_>) -> Inferred {
+    of_differences(call, "smooth_l1_cpu")
+}
+
+/// A loss of the differences of two operands, which `kernel` computes in PyTorch.
+fn of_differences(call: &Call<'_>, kernel: &'static str) -> Inferred {
     let [input, target] = call.tensors()?;
     let dims = shape::broadcast(&input.dims, &target.dims)?;
     let dtype = promote(call.operands);
     if !dtype.is_float() {
-        return Err(RuleError::kernel("mse_cpu", dtype));
+        return Err(RuleError::kernel(kernel, dtype));
     }
     one(Meta::new(dtype, if unreduced(call)? { dims } else { Dims::EMPTY }))
 }

@@ -180,6 +180,8 @@ pub(super) static TABLE: &[super::spec::Follow] = &[
     super::loss::follow,
     super::loss::follow,
     super::loss::follow,
+    super::loss::follow,
+    super::loss::follow,
     super::elementwise::follow,
     super::elementwise::follow,
     super::generic::follow,

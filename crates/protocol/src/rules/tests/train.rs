@@ -151,6 +151,19 @@ fn mse_loss() {
 }
 
 #[test]
+fn smooth_l1_loss() {
+    check_all(&[
+        ("smooth_l1_loss f32[2,3] f32[2,3] reduction=none beta=1", "f32[2,3]"),
+        ("smooth_l1_loss f32[2,3] f64[2,3] reduction=mean beta=0.5", "f64[]"),
+        (
+            "smooth_l1_loss i64[2] i64[2] reduction=sum beta=1",
+            "NotImplementedError: \"smooth_l1_cpu\" not implemented for 'Long'",
+        ),
+        ("smooth_l1_loss_backward f32[] f32[2,3] f64[2,3] reduction=mean beta=1", "f32[2,3]"),
+    ]);
+}
+
+#[test]
 fn updates() {
     check_all(&[
         ("sgd f32[2] f32[2]", "f32[2] f32[2]"),

@@ -5,7 +5,8 @@
 //! dtypes.
 
 use super::default_float::default_float;
-use super::{emit, upload};
+use super::{emit, read, upload};
+use crate::client::session::known::{self, Sender};
 use crate::client::value::Tensor;
 use gt_protocol::meta::DIMS_MAX;
 use gt_protocol::{Dims, Dtype, Scalar};
@@ -82,7 +83,14 @@ pub(crate) fn from_numbers<'py>(
     let Some(dims) = sizes.and_then(|sizes| Dims::new(&sizes)) else { return Ok(None) };
     let tensor = if lengths.is_empty() {
         let Some(number) = number(data, dtype) else { return Ok(None) };
-        Tensor::wrap(py, emit::full(py, dims, number, dtype)?)?
+        let var = emit::full(py, dims, number, dtype)?;
+        let mut bytes = [0_u8; 8];
+        let length = place(number, dtype, &mut bytes);
+        let bytes = &bytes[..length];
+        var.with_value(py, |value| {
+            known::remember(py, value.slot, value.epoch, bytes, Sender::Program);
+        });
+        Tensor::wrap(py, var)?
     } else {
         let mut bytes = Vec::with_capacity(lengths.iter().product::<usize>() * 8);
         if !write(data, dtype, &mut bytes) {
@@ -137,19 +145,27 @@ fn write(data: &Bound<'_, PyAny>, dtype: Dtype, bytes: &mut Vec<u8>) -> bool {
         Some(Level::List(list)) => list.iter().all(|each| write(&each, dtype, bytes)),
         Some(Level::Tuple(tuple)) => tuple.iter().all(|each| write(&each, dtype, bytes)),
         Some(Level::Number(_)) => {
-            match (number(data, dtype), dtype) {
-                (Some(Scalar::Float(value)), Dtype::F32) => {
-                    bytes.extend(narrow(value).to_ne_bytes());
-                }
-                (Some(Scalar::Float(value)), _) => bytes.extend(value.to_ne_bytes()),
-                (Some(Scalar::Int(value)), _) => bytes.extend(value.to_ne_bytes()),
-                (Some(Scalar::Bool(value)), _) => bytes.push(value.into()),
-                (None, _) => return false,
-            }
+            let Some(number) = number(data, dtype) else { return false };
+            let mut element = [0_u8; 8];
+            let length = place(number, dtype, &mut element);
+            bytes.extend_from_slice(&element[..length]);
             true
         }
         None => false,
     }
+}
+
+/// Writes an element's bytes; returns their number.
+fn place(number: Scalar, dtype: Dtype, bytes: &mut [u8; 8]) -> usize {
+    match (number, dtype) {
+        (Scalar::Float(value), Dtype::F32) => {
+            bytes[..4].copy_from_slice(&narrow(value).to_ne_bytes())
+        }
+        (Scalar::Float(value), _) => *bytes = value.to_ne_bytes(),
+        (Scalar::Int(value), _) => *bytes = value.to_ne_bytes(),
+        (Scalar::Bool(value), _) => bytes[0] = value.into(),
+    }
+    read::element_bytes(dtype)
 }
 
 /// Converts a number to `dtype`: a float from any kind, an int from an int or bool, a bool from a

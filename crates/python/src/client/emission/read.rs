@@ -4,6 +4,7 @@ use super::shown;
 use crate::client::connection::answers::{Answer, Destination, Elements, Failed, ReadRange};
 use crate::client::connection::new_array::NewArray;
 use crate::client::session::describe::DescribeKind;
+use crate::client::session::known::{self, Sender};
 use crate::client::session::runtime::Question;
 use crate::client::session::{caller, errors, runtime};
 use crate::client::value::variable::Var;
@@ -92,8 +93,42 @@ fn warn_of_unread(py: Python<'_>) -> PyResult<()> {
 
 /// The first element as a Python number.
 pub(crate) fn item(py: Python<'_>, var: &Var) -> PyResult<Py<PyAny>> {
+    let dtype = var.meta(py).dtype;
+    let known = var.with_value(py, |value| {
+        let is_ours = value.epoch == runtime::epoch();
+        is_ours.then(|| known::read_bytes(py, value.slot, value.epoch))
+    });
+    if let Some(bytes) = known.flatten().flatten() {
+        return number(py, dtype, &bytes[..element_bytes(dtype)]);
+    }
     let first = elements(py, var, 0, 1, Destination::default())?;
-    number(py, var.meta(py).dtype, first.bytes())
+    number(py, dtype, first.bytes())
+}
+
+/// All elements as Python numbers, row-major.
+pub(crate) fn numbers(py: Python<'_>, var: &Var) -> PyResult<Vec<Py<PyAny>>> {
+    let meta = var.meta(py);
+    let whole = elements(py, var, 0, meta.elements(), Destination::default())?;
+    var.with_value(py, |value| {
+        known::remember(py, value.slot, value.epoch, whole.bytes(), Sender::Worker);
+    });
+    numbers_of(py, meta.dtype, whole.bytes())
+}
+
+/// The elements that are in the program's process, without a read; `None` for any other value.
+pub(crate) fn known_numbers(py: Python<'_>, var: &Var) -> PyResult<Option<Vec<Py<PyAny>>>> {
+    let dtype = var.meta(py).dtype;
+    let bytes = var.with_value(py, |value| known::bytes(py, value.slot, value.epoch)).flatten();
+    bytes.map(|(bytes, _)| numbers_of(py, dtype, &bytes)).transpose()
+}
+
+fn numbers_of(py: Python<'_>, dtype: Dtype, bytes: &[u8]) -> PyResult<Vec<Py<PyAny>>> {
+    bytes.chunks_exact(element_bytes(dtype)).map(|element| number(py, dtype, element)).collect()
+}
+
+/// Number of bytes of an element.
+pub(crate) fn element_bytes(dtype: Dtype) -> usize {
+    usize::try_from(dtype.size()).expect("an element has at most 16 bytes")
 }
 
 /// The only element, for `float(x)` and `int(x)`.

@@ -2,6 +2,7 @@
 
 use super::array_memory::ArrayMemory;
 use super::shown;
+use crate::client::session::known::{self, Sender};
 use crate::client::session::{caller, errors, runtime, signal};
 use crate::client::value::Tensor;
 use crate::client::value::ValueHandle;
@@ -49,6 +50,9 @@ pub(crate) fn from_bytes<'py>(
         word.payload = first;
         runtime.send(&word).map(|()| slot)
     })?;
+    if rest.is_empty() {
+        known::remember(py, slot, epoch, first, Sender::Program);
+    }
     shown::show(py, &word, &[meta]);
     let var = Var::of(py, ValueHandle { slot, epoch, meta: SharedMeta::of(py, &meta) });
     let mut offset = first.len();

@@ -6,6 +6,7 @@ pub(crate) mod describe;
 pub(crate) mod errors;
 pub(crate) mod generator;
 pub(crate) mod interpreter;
+pub(crate) mod known;
 pub(crate) mod region;
 pub(crate) mod runtime;
 pub(crate) mod signal;

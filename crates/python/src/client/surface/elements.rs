@@ -14,6 +14,8 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(from_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(from_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(read_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(read_numbers, module)?)?;
+    module.add_function(wrap_pyfunction!(known_numbers, module)?)?;
     Ok(())
 }
 
@@ -70,4 +72,17 @@ fn from_bytes<'py>(
 #[pyfunction]
 fn read_bytes<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
     read::bytes(tensor.py(), &tensor.get().var)
+}
+
+/// Waits for a tensor and returns its elements as Python numbers, row-major.
+#[pyfunction]
+fn read_numbers(tensor: &Bound<'_, Tensor>) -> PyResult<Vec<Py<PyAny>>> {
+    read::numbers(tensor.py(), &tensor.get().var)
+}
+
+/// The elements of a small tensor that the program itself sent lately, or that `read_numbers` has
+/// read, without waiting; None for any other.
+#[pyfunction]
+fn known_numbers(tensor: &Bound<'_, Tensor>) -> PyResult<Option<Vec<Py<PyAny>>>> {
+    read::known_numbers(tensor.py(), &tensor.get().var)
 }

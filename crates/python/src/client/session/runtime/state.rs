@@ -6,6 +6,7 @@ use crate::client::connection::Connection;
 use crate::client::connection::answers::{Answers, Failed};
 use crate::client::gil_cell::GilCell;
 use crate::client::session::generator::Generator;
+use crate::client::session::known;
 use crate::client::session::region::{HeldRegion, Treatment};
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::wire::{HEADER_WORDS, PAYLOAD_BYTES_MAX};
@@ -321,6 +322,7 @@ pub(crate) fn release(py: Python<'_>, slot: u32, epoch_of_value: u32, bytes: u64
     if epoch_of_value != epoch() {
         return;
     }
+    known::forget(py, slot, epoch_of_value);
     {
         // No value is dropped while this is borrowed.
         let mut waiting = WAITING.get_mut(py);

@@ -3,6 +3,7 @@
 The sanitizers' record (tools/judged.py) depends on `tests/conftest.py`, and not on this file.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -16,9 +17,17 @@ import worker_forks
 
 def pytest_configure(config: pytest.Config) -> None:
     """One server forks the workers of all processes that run tests (worker_forks.py)."""
+    gc.disable()  # while tests are collected, which makes a million objects that all stay
     processes = config.getoption("numprocesses", None)
     if processes and os.environ.get(worker_forks.VARIABLE) != "off":
         config.add_cleanup(worker_forks.Server().end)
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage need not visit the tests, of which there are over 30,000."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

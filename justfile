@@ -136,6 +136,13 @@ emulator name="":
     cmake --build target/emulator
     target/emulator/emulator_tests "{{ name }}"
 
+# All of them, and their success into tools/judged.txt: `just python` runs them only where something changed since
+emulated:
+    cmake -S csrc/emulator -B target/emulator -G Ninja
+    cmake --build target/emulator --target emulator_tests
+    target/emulator/emulator_tests
+    python tools/judged.py --record emulated
+
 # CUDA kernels through nvcc for sm_80, sm_90a and PTX: registers as in csrc/cuda/resources.txt (`--write` accepts), no spill; then the module that embeds them
 cuda *args:
     test -d target/cuda/venv || python -m venv target/cuda/venv

@@ -25,6 +25,10 @@ INPUTS = {
         *("csrc/CMakeLists.txt", "csrc/algo", "csrc/bind", "csrc/core", "csrc/cuda"),
         "tools/cuda_kernels.py",
     ),
+    "emulated": (
+        *("csrc/algo", "csrc/core", "csrc/cuda", "csrc/emulator"),
+        *("csrc/cpu/*random*", "tests/cuda/emulator_build.py", "tests/cuda/test_emulator.py"),
+    ),
     "sanitize": (
         *("csrc", "tests/conftest.py", "tests/kernels/test_*_kernels.py"),
         *("tests/cuda/test_cuda_kernels.py", "tests/cuda/[!t]*.py"),
@@ -34,7 +38,7 @@ INPUTS = {
 CPP = (".h", ".cpp", ".cuh", ".cu")
 COMMENT_LINE = re.compile(rb"^[ \t]*//.*\n", re.MULTILINE)
 # Commands whose output names the compiler, where the recipe does not.
-COMPILERS = {"cuda": (), "sanitize": ("c++", "--version")}
+COMPILERS = {"cuda": (), "emulated": ("c++", "--version"), "sanitize": ("c++", "--version")}
 
 
 def output(*command: str, root: Path = ROOT) -> bytes:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+import worker_forks
+
 WAIT_SECONDS = 20.0
 TESTS = os.pathsep.join(map(str, sorted(Path(__file__).parent.parent.glob("*/"))))
 
@@ -66,14 +68,16 @@ class Cluster:
 
     def wait_for_workers(self, user: str | None = None, seconds: float = WAIT_SECONDS) -> None:
         """Return when all have joined; with tokens the log calls them by their user."""
-        names = [f"worker {one.pid}" for one in self.workers] if user is None else [user]
-        until(lambda: all(f'("{name}") is connected' in self.log for name in names), seconds)
+
+        def all_have_joined() -> bool:
+            names = [_name(one) for one in self.workers] if user is None else [user]
+            return all(f'("{name}") is connected' in self.log for name in names)
+
+        until(all_have_joined, seconds)
 
     def kill_worker(self, index: int) -> None:
         """End the worker of that index as `kill -9` does."""
-        (worker,) = [
-            one for one in self.workers if f'worker {index} ("worker {one.pid}")' in self.log
-        ]
+        (worker,) = [one for one in self.workers if f'worker {index} ("{_name(one)}")' in self.log]
         worker.kill()
         worker.wait()
         self.workers.remove(worker)
@@ -122,9 +126,14 @@ class Cluster:
         self._log.close()
 
 
+def _name(worker: "subprocess.Popen[bytes]") -> str:
+    """Name by which the server's log calls a worker that has joined without a token."""
+    return f"worker {worker_forks.number(worker.pid)}"
+
+
 def in_groups(worker: "subprocess.Popen[bytes]") -> bool:
     """True where a worker has a thread that Gloo created for a process group."""
-    tasks = Path(f"/proc/{worker.pid}/task").glob("*/comm")
+    tasks = Path(f"/proc/{worker_forks.number(worker.pid)}/task").glob("*/comm")
     return any(task.read_text().startswith("pt_gloo_runloop") for task in tasks)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import worker_forks
 from cluster import TESTS, Cluster, first_line, result
 
 import gt
@@ -233,7 +234,8 @@ print(y.sum().item())
 def test_a_read_that_needs_little_more_is_interrupted_and_loses_nothing() -> None:
     with Cluster(1) as running:
         running.wait_for_workers()
-        code = STOPPED.replace("WORKER", str(running.workers[0].pid))
+        stopped = worker_forks.number(running.workers[0].pid)
+        code = STOPPED.replace("WORKER", str(stopped))
         assert running.run(code) == "interrupted\n6.0\n"
 
 

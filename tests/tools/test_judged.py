@@ -14,6 +14,9 @@ RECIPES = """
 cuda:
     true
 
+emulated:
+    true
+
 sanitize:
     true
 """
@@ -21,11 +24,11 @@ sanitize:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A repository with the inputs of both checks."""
+    """A repository with inputs of each check."""
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "justfile").write_text(RECIPES)
     (tmp_path / "tools").mkdir()
-    for folder in ("csrc/cuda", "csrc/cpu", "tests/kernels"):
+    for folder in ("csrc/cuda", "csrc/cpu", "csrc/emulator", "tests/kernels"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "file").write_text("one")
     (tmp_path / "csrc/cuda/code.cu").write_text("int x;\n")
@@ -39,13 +42,15 @@ def test_a_check_without_a_record_runs(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "changed"),
     [
-        ("csrc/cuda/file", "two", {"cuda", "sanitize"}),
-        ("csrc/cuda/new", "", {"cuda", "sanitize"}),
+        ("csrc/cuda/file", "two", {"cuda", "emulated", "sanitize"}),
+        ("csrc/cuda/new", "", {"cuda", "emulated", "sanitize"}),
         ("csrc/cpu/file", "two", {"sanitize"}),
+        ("csrc/cpu/random_fill.h", "two", {"emulated", "sanitize"}),
+        ("csrc/emulator/test.cpp", "two", {"emulated", "sanitize"}),
         ("tests/kernels/test_one_kernels.py", "two", {"sanitize"}),
         ("tests/kernels/test_native.py", "two", set()),
         ("justfile", RECIPES.replace("cuda:\n    true", "cuda:\n    false"), {"cuda"}),
-        ("csrc/cuda/code.cu", "int x = 1;\n", {"cuda", "sanitize"}),
+        ("csrc/cuda/code.cu", "int x = 1;\n", {"cuda", "emulated", "sanitize"}),
         ("csrc/cuda/code.cu", "// A remark.\nint x;\n", set()),
         ("csrc/cuda/README.md", "A document.", set()),
         ("other", "two", set()),
@@ -54,8 +59,8 @@ def test_a_check_without_a_record_runs(checkout: Path) -> None:
 def test_it_runs_again_where_an_input_changes(
     checkout: Path, name: str, text: str, changed: set[str]
 ) -> None:
-    judged.record("cuda", checkout)
-    judged.record("sanitize", checkout)
+    for check in judged.INPUTS:
+        judged.record(check, checkout)
     assert all(judged.is_judged(check, checkout) for check in judged.INPUTS)
     (checkout / name).write_text(text)
     runs = {check for check in judged.INPUTS if not judged.is_judged(check, checkout)}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import worker_forks
 import worker_processes
-from cluster import until
+from cluster import Cluster, until
 
 SECONDS = 50.0  # the first fork waits for PyTorch's import
 
@@ -102,6 +102,38 @@ def test_a_signal_reaches_the_fork(server):
     until(lambda: fork not in forks(server))
     worker.socket.close()
     worker.process.stderr.close()
+
+
+def test_a_worker_of_a_dispatcher_is_a_fork_that_the_log_names(server):
+    before = forks(server)
+    with Cluster(1, backend="native") as cluster:
+        cluster.wait_for_workers(seconds=SECONDS)
+        (fork,) = set(forks(server)) - set(before)
+        (worker,) = cluster.workers
+        assert worker_forks.number(worker.pid) == fork != worker.pid
+        assert f'worker 0 ("worker {fork}") is connected' in cluster.log
+        cluster.kill_worker(0)
+        until(lambda: fork not in forks(server))
+    assert worker_forks.number(worker.pid) == worker.pid  # gone
+
+
+def test_a_worker_in_another_network_begins_by_itself(server, monkeypatch, tmp_path):
+    folder = os.environ[worker_forks.VARIABLE]
+    for name in worker_forks.THREADS:
+        (tmp_path / name).symlink_to(f"{folder}/{name}")
+    (tmp_path / "network").symlink_to("net:[1]")
+    monkeypatch.setenv(worker_forks.VARIABLE, str(tmp_path))
+    with Cluster(1, backend="native") as cluster:
+        cluster.wait_for_workers(seconds=SECONDS)
+        assert forks(server) == []
+
+
+def test_several_workers_of_one_command_begin_by_themselves(server):
+    with Cluster(0, backend="native") as cluster:
+        cluster.command += ["--count", "1"]
+        worker = cluster.add_worker()
+        until(lambda: "is connected" in cluster.log, SECONDS)
+        assert (forks(server), worker_forks.number(worker.pid)) == ([], worker.pid)
 
 
 def test_with_settings_of_a_librarys_it_begins_by_itself(server, tmp_path):

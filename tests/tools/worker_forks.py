@@ -1,12 +1,13 @@
-"""A server that forks the workers of the tests' sessions, so that PyTorch is imported once.
+"""A server that forks the workers of the tests, so that PyTorch is imported once.
 
     GT_TEST_FORKS=off pytest -n 2 --dist loadfile   # every worker begins by itself
 
-Importing PyTorch takes two seconds of a processor, and the tests start hundreds of workers. Each is
-still a process of its own with the command line that GT gives it: `forked/sitecustomize.py` asks
-for a fork there and stands for it until the end; a signal to one reaches the other. Files of tests
-that are not in `WITH_FORKS`, such as all that judge processes, start workers as users do, and so
-does every run of pytest in one process.
+Importing PyTorch takes two seconds of a processor, and the tests start hundreds of workers, of
+sessions and of dispatchers. Each is still a process of its own with the command line that GT or a
+test gives it: `forked/sitecustomize.py` asks for a fork there and stands for it until the end; a
+signal to one reaches the other, except those that stop and continue: for these, `number` tells the
+fork. Files of tests that are not in `WITH_FORKS`, such as all that judge processes, start workers
+as users do, and so does every run of pytest in one process.
 """
 
 import contextlib
@@ -25,16 +26,23 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 FORKED = Path(__file__).resolve().parent / "forked"
 VARIABLE = "GT_TEST_FORKS"
 THREADS = ("1", "2")  # of a worker: one server each, since OpenMP reads its number once
-# Files of tests whose workers are forks, and those among them that stop workers or count processes.
+# Files of tests whose workers are forks, and those among them that stop workers or count processes,
+# or judge how a worker starts and what it holds.
 WITH_FORKS = (
-    "autograd/*",
-    "nn/*",
-    "surface/*",
-    "cluster/test_cancel.py",  # interrupts clients, not workers
-    "front/test_front_tensors.py",
-    "tools/test_readme.py",
+    *("autograd/*", "front/*", "kernels/*", "layouts/*", "nn/*", "operators/*", "surface/*"),
+    "cluster/test_cancel.py",  # interrupts clients; the one worker that it stops, it asks for
+    *(f"cluster/test_{name}.py" for name in ("compression", "emission")),
+    *(f"cluster/test_{name}.py" for name in ("group_backend", "light_dynamo", "policy")),
+    *(f"cluster/test_{name}.py" for name in ("prices", "rebalance", "threads")),
+    *("tools/test_demo.py", "tools/test_profiler.py", "tools/test_readme.py"),
 )
-BY_THEMSELVES = ("surface/test_errors.py", "surface/test_notices.py")
+BY_THEMSELVES = (
+    *("front/test_program_imports.py", "front/test_run.py"),
+    *("kernels/test_aten_memory.py", "kernels/test_aten_start.py", "kernels/test_bits.py"),
+    *(f"layouts/test_guava_{name}.py" for name in ("blocks", "examples", "links")),
+    *("layouts/test_guava_memory.py", "layouts/test_guava_runs.py", "operators/test_new_op.py"),
+    *("surface/test_errors.py", "surface/test_notices.py"),
+)
 # Settings that libraries read when they load: a worker with other ones than the server begins by
 # itself.
 LIBRARIES = (
@@ -61,6 +69,7 @@ class Server:
             start_new_session=True,
         )
         self.process = self._process.pid
+        Path(self._folder.name, "network").symlink_to(os.readlink("/proc/self/ns/net"))  # noqa: PTH115
         assert self._process.stdout.readline() == b"ready\n"
         os.environ[VARIABLE] = self._folder.name
 
@@ -103,6 +112,15 @@ def has_forks(file: str) -> bool:
 
 def _is_one(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def number(process: int) -> int:
+    """Number of the process that computes for one that a test has started: its fork, or itself."""
+    try:
+        name = Path(f"/proc/{process}/comm").read_text()
+    except OSError:  # gone already
+        return process
+    return int(name.removeprefix("fork ")) if name.startswith("fork ") else process
 
 
 def _settings(environment: dict[str, str]) -> dict[str, str]:
@@ -221,8 +239,9 @@ def _become(
     os.environ.update(environment)
     entries = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [one for one in entries if one and one not in sys.path]
-    option = next(one for one in ("--control-fd", "--fork-fd") if one in words)
-    words[words.index(option) + 1] = str(descriptors[3])
+    for option in ("--control-fd", "--fork-fd"):
+        if option in words:
+            words[words.index(option) + 1] = str(descriptors[3])
     sys.argv = [sys.argv[0], *words]
     return words
 

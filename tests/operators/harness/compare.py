@@ -101,6 +101,8 @@ def value_difference(
     ours: torch.Tensor, theirs: torch.Tensor, looser: float = 1.0, terms: float = 1.0
 ) -> str | None:
     """The first element that is further off than kernels may differ; NaN equals NaN."""
+    if ours.dtype == theirs.dtype and torch.equal(ours, theirs):
+        return None  # most: in a tenth of the time
     if theirs.dtype.is_complex:
         return complex_difference(ours, theirs, looser, terms)
     if not theirs.dtype.is_floating_point:

@@ -139,7 +139,7 @@ impl Shell {
 
     /// Takes the next frame of a session.
     pub fn take_frame(&mut self, session: SessionId, inferred: InferredMeta<'_>) -> Intake {
-        if self.dispatcher.is_recovering() {
+        if self.outputs.replacements.is_holding() {
             return Intake::Drained;
         }
         let Some(connection) = self.connections.get_mut(&session) else { return Intake::Drained };

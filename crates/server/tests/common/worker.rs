@@ -119,7 +119,12 @@ impl Toy {
             Op::Session => {}
             Op::Upload => {
                 let values = instruction.payload.as_chunks::<4>().0.iter().copied();
-                self.define(instruction, values.map(f32::from_le_bytes).collect());
+                let mut values: Vec<f32> = values.map(f32::from_le_bytes).collect();
+                let Attr::Ints(dims) = &instruction.attrs[0] else { panic!("no size") };
+                let count: i64 = dims.iter().product();
+                // The rest comes in chunks.
+                values.resize(usize::try_from(count).unwrap(), 0.0);
+                self.define(instruction, values);
             }
             Op::Chunk => {
                 let offset = usize::try_from(number(instruction, "offset")).unwrap();

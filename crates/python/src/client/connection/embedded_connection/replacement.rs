@@ -18,7 +18,6 @@ use gt_transport::{ControlKind, ControlRecord, SlabReader, eventfd, slab};
 use rustix::event::epoll;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Successors of one worker that may end in a row before they have looked for work.
 const FAILED_STARTS_MAX: u32 = 3;

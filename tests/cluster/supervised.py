@@ -38,7 +38,9 @@ class Supervised:
 
 
 @contextmanager
-def supervised(count: int, *words: str, arguments: tuple[str, ...] = ()) -> Iterator[tuple[Cluster, Supervised]]:
+def supervised(
+    count: int, *words: str, arguments: tuple[str, ...] = ()
+) -> Iterator[tuple[Cluster, Supervised]]:
     with Cluster(0, arguments=arguments) as cluster:
         parent = Supervised(cluster, "--count", str(count), *words)
         try:

@@ -121,6 +121,27 @@ pub enum UsageError {
 }
 
 impl ServerOptions {
+    /// The options of an empty command line, without an address.
+    fn usual() -> Self {
+        Self {
+            listen: None,
+            unix: None,
+            token_file: None,
+            tls: None,
+            policy: None,
+            audit_log: None,
+            log_level: Level::INFO,
+            instruction_log: None,
+            prices: None,
+            probe: false,
+            log_payloads: false,
+            links: LinkLimits::default(),
+            lease: LEASE,
+            standby: false,
+            successor_wait: SUCCESSOR_WAIT,
+        }
+    }
+
     /// Refuses what a copy of the process cannot go on with: files that another thread may be at in
     /// the moment of the fork, and connections whose tokens and keys it does not have.
     fn check_standby(&self) -> Result<(), UsageError> {
@@ -146,23 +167,7 @@ impl Command {
         let mut parser = lexopt::Parser::from_args(arguments);
         let (mut listen, mut host, mut port) = (None, None, None);
         let (mut certificate, mut key) = (None, None);
-        let mut options = ServerOptions {
-            listen: None,
-            unix: None,
-            token_file: None,
-            tls: None,
-            policy: None,
-            audit_log: None,
-            log_level: Level::INFO,
-            instruction_log: None,
-            prices: None,
-            probe: false,
-            log_payloads: false,
-            links: LinkLimits::default(),
-            lease: LEASE,
-            standby: false,
-            successor_wait: SUCCESSOR_WAIT,
-        };
+        let mut options = ServerOptions::usual();
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("listen") => listen = Some(parser.value()?.string()?),

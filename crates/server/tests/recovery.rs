@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
     reason = "a failed test is a panic"
 )]
 

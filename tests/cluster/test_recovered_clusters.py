@@ -50,9 +50,9 @@ class Killer:
 
     def _run(self) -> None:
         while self.killed < KILLS_MAX:
-            # One that had not joined is not replaced.
+            # One that had not joined is not replaced. Last words of dead ones are indented.
             while self.joined < self.workers + self.killed:
-                self.parent.lines_to(r"worker \d has joined")
+                self.parent.lines_to(r"^gt\.worker: worker \d has joined")
                 self.joined += 1
             if self.end.wait(self.draws.random() * 0.4):
                 return
@@ -69,11 +69,18 @@ class Killer:
 
 
 @pytest.mark.parametrize(
-    ("layout", "seed"), [("dp2", 1), ("tp2", 2), ("fsdp2", 3), ("pipeline2", 4)]
+    ("layout", "seed", "words"),
+    [
+        ("dp2", 1, ()),
+        ("tp2", 2, ()),
+        ("fsdp2", 3, ()),
+        ("pipeline2", 4, ()),
+        ("dp2", 5, ("--tcp",)),
+    ],
 )
-def test_two_programs_train_on_to_the_bit(layout: str, seed: int) -> None:
+def test_two_programs_train_on_to_the_bit(layout: str, seed: int, words: tuple[str, ...]) -> None:
     """Losses and weights are those of a run in which nobody dies."""
-    with supervised(2) as (cluster, parent):
+    with supervised(2, *words) as (cluster, parent):
         code = TRAINING.format(layout=layout, steps=5)
         clients = [cluster.client(code), cluster.client(code)]
         assert [first_line(one) for one in clients] == ["undisturbed\n"] * 2

@@ -36,4 +36,4 @@ pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, Wor
 pub use lineage::{Lineage, Possible, Remake, Vacancies, WantedValues, WorkerLosses};
 pub use planner::Config;
 pub use replacements::{LINEAGE_WORDS, Remade, Replacements};
-pub use trace_line::TraceLine;
+pub use trace_line::{TraceLine, decision_line};

@@ -41,6 +41,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --successor-seconds N  wait so long for the one that takes a dead worker's place (10; 0: not at all), see
                          `gt worker --supervise`: then its values are made again, else they are lost
   --log-payloads         keep payloads too, in FILE.d/
+  --log-decisions        log each placement and its reason
   --standby              keep a copy of the process that goes on if this one is killed (peers by shared memory)
   -h, --help, --version
 ";
@@ -63,6 +64,16 @@ impl TlsFiles {
     }
 }
 
+/// Records of instructions that are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceOptions {
+    pub instruction_log: Option<PathBuf>,
+    /// True to keep payloads beside the log.
+    pub has_payloads: bool,
+    /// True to log each placement and its reason.
+    pub shows_decisions: bool,
+}
+
 /// Configuration, made once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
@@ -76,11 +87,10 @@ pub struct ServerOptions {
     pub policy: Option<PathBuf>,
     pub audit_log: Option<PathBuf>,
     pub log_level: Level,
-    pub instruction_log: Option<PathBuf>,
+    pub traces: TraceOptions,
     pub prices: Option<PathBuf>,
     /// True to measure the prices that `prices` lacks, and to write them there.
     pub probe: bool,
-    pub log_payloads: bool,
     /// Limits of links to other hosts.
     pub links: LinkLimits,
     /// Time for which a named session waits for its next client.
@@ -131,10 +141,9 @@ impl ServerOptions {
             policy: None,
             audit_log: None,
             log_level: Level::INFO,
-            instruction_log: None,
+            traces: TraceOptions::default(),
             prices: None,
             probe: false,
-            log_payloads: false,
             links: LinkLimits::default(),
             lease: LEASE,
             standby: false,
@@ -142,11 +151,22 @@ impl ServerOptions {
         }
     }
 
+    /// Refuses options that do not go together.
+    fn check(&self) -> Result<(), UsageError> {
+        if self.traces.has_payloads && self.traces.instruction_log.is_none() {
+            return Err(UsageError::PayloadsWithoutLog);
+        }
+        if self.probe && self.prices.is_none() {
+            return Err(UsageError::ProbeWithoutFile);
+        }
+        self.check_standby()
+    }
+
     /// Refuses what a copy of the process cannot go on with: files that another thread may be at in
     /// the moment of the fork, and connections whose tokens and keys it does not have.
     fn check_standby(&self) -> Result<(), UsageError> {
         let others = [
-            ("--instruction-log", self.instruction_log.is_some()),
+            ("--instruction-log", self.traces.instruction_log.is_some()),
             ("--probe", self.probe),
             ("--token-file", self.token_file.is_some()),
             ("--audit-log", self.audit_log.is_some()),
@@ -180,7 +200,9 @@ impl Command {
                 Long("policy") => options.policy = Some(parser.value()?.into()),
                 Long("audit-log") => options.audit_log = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
-                Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
+                Long("instruction-log") => {
+                    options.traces.instruction_log = Some(parser.value()?.into());
+                }
                 Long("prices") => options.prices = Some(parser.value()?.into()),
                 Long("probe") => options.probe = true,
                 Long("ask-seconds") => {
@@ -196,7 +218,8 @@ impl Command {
                     options.successor_wait = seconds(parser.value()?.string()?)?;
                 }
                 Long("standby") => options.standby = true,
-                Long("log-payloads") => options.log_payloads = true,
+                Long("log-payloads") => options.traces.has_payloads = true,
+                Long("log-decisions") => options.traces.shows_decisions = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),
                 Long(_) | Short(_) | lexopt::Arg::Value(_) => {
@@ -204,14 +227,8 @@ impl Command {
                 }
             }
         }
-        if options.log_payloads && options.instruction_log.is_none() {
-            return Err(UsageError::PayloadsWithoutLog);
-        }
-        if options.probe && options.prices.is_none() {
-            return Err(UsageError::ProbeWithoutFile);
-        }
         options.tls = TlsFiles::of(certificate, key)?;
-        options.check_standby()?;
+        options.check()?;
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),
             (Some(_), _, _) => return Err(UsageError::ListenTwice),

@@ -8,8 +8,7 @@
 //! Modules from the bottom up: `event` (inputs and outputs), `cost`; `workers` (their slots), `lineage` (how their values are made again),
 //! `session` (one client's values and history), `strategy` (strategies of an operator on a mesh);
 //! `planner` (the context of one instruction's plan); `reshard` (redistributing shards); `plan`
-//! (planning one instruction); `control` (instructions that compute nothing); `dispatcher`;
-//! `replacements` (workers that die, for the owner of their rings).
+//! (planning one instruction); `control` (instructions that compute nothing); `dispatcher`.
 //!
 //! **Architecture invariant:** no I/O, clock, thread, randomness or hash-map iteration here. The same calls in the same
 //! order give the same outputs. The core never looks inside tensor bytes.
@@ -22,7 +21,6 @@ mod lineage;
 mod number;
 mod plan;
 mod planner;
-mod replacements;
 mod reshard;
 mod session;
 mod strategy;
@@ -31,9 +29,9 @@ mod workers;
 
 pub use cost::{CostModel, CostModelError, LinkCost, Links};
 pub use dispatcher::probe::{Measured, Probe};
+pub use dispatcher::replacements::{LINEAGE_WORDS, Remade, Replacements};
 pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal, UserHolding};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use lineage::{Lineage, Possible, Remake, Vacancies, WantedValues, WorkerLosses};
 pub use planner::Config;
-pub use replacements::{LINEAGE_WORDS, Remade, Replacements};
 pub use trace_line::{TraceLine, decision_line};

@@ -59,7 +59,7 @@ impl Capabilities {
     pub const RING: Self = Self(1);
     /// Takes payloads from a shared slab.
     pub const SLAB: Self = Self(2);
-    /// Of a worker: another one takes its place if it dies, with the same index and settings.
+    /// Another worker takes the place of this one if it dies, with the same index and settings.
     pub const SUPERVISED: Self = Self(4);
     /// Abilities that peers on one host use.
     pub const LOCAL: Self = Self(Self::RING.0 | Self::SLAB.0);

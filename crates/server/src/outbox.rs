@@ -76,7 +76,8 @@ pub(crate) struct Outbox {
     /// True if one of them has used up its credit.
     tight: bool,
     turns: Turns,
-    /// What the workers were sent, and must not be sent while a dead one's values are not there.
+    /// Log of what the workers were sent, and what they must not be sent while a dead one's values
+    /// are not there.
     pub replacements: Replacements,
     scratch: Vec<u32>,
     lost: Vec<LostPeer>,

@@ -283,7 +283,7 @@ impl World {
             NetworkEvent::Resume(client) => return self.resume_client(client),
             NetworkEvent::Succeed(index) => {
                 self.succeed_worker(index);
-                return self.settle_deaths();
+                return self.after_death();
             }
             NetworkEvent::Arrive { route: Route::FromClient(client), packet } => {
                 return self.receive_from_client(client, packet);
@@ -376,7 +376,7 @@ impl World {
                     self.replace_worker(index);
                 }
             }
-            return self.settle_deaths();
+            return self.after_death();
         };
         let mut rest = self.worker_words.remove(&index).unwrap_or_default();
         rest.extend_from_slice(&words);
@@ -405,7 +405,7 @@ impl World {
     }
 
     /// Goes on after a worker has left or come.
-    fn settle_deaths(&mut self) -> Checked {
+    fn after_death(&mut self) -> Checked {
         self.shell.finish_recovery()?;
         self.flush()?;
         self.check_accounts()?;

@@ -5,7 +5,7 @@
 //! Then the owner calls [`Replacements::hold`], and nothing is sent to anybody until all have said
 //! what they have lost and [`Replacements::finish`] has the words that make the rest again.
 
-use crate::dispatcher::Dispatcher;
+use super::Dispatcher;
 use crate::event::{Sink, WorkerIndex};
 use crate::lineage::Lineage;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

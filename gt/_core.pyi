@@ -1863,4 +1863,5 @@ def run_on_socket(
     tls_ca: str | None,
     rings: _bool,
     backend: object,
+    is_supervised: _bool = False,
 ) -> None: ...

@@ -129,10 +129,11 @@ def _add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--supervise",
         action="store_true",
         help="start another worker in the place of one that dies after it has joined (by a signal,"
-        " a crash in a library, out of memory): same index, same GPU, same settings. What it alone"
-        " held is lost, and its programs go on",
+        " a crash in a library, out of memory): same index, same GPU, same settings. Its values"
+        " are made again, and its programs go on",
     )
     parser.add_argument("--place-seconds", type=_seconds, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument("--is-supervised", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--gpu",
         type=_number(0, INDEX_MAX),
@@ -252,6 +253,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
         is_verbose=config.is_verbose(),
         gpu=gpu,
         place_seconds=arguments.place_seconds,
+        is_supervised=arguments.is_supervised,
         wait_seconds=wait if arguments.wait_seconds is None else arguments.wait_seconds,
     )
 

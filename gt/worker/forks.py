@@ -80,6 +80,7 @@ def run(
     Raises:
         StartError: this machine lacks something that was asked for.
     """
+    start = dataclasses.replace(start, is_supervised=supervises)
     children = starts(start, count)
     is_ready = forking.is_ready(start.backend, children[0].threads)
     # The thread that reads standard input would not survive a later fork.
@@ -213,6 +214,7 @@ def _command(child: startup.Start) -> list[str]:
     words += [] if child.index is None else ["--id", str(child.index)]
     words += [] if child.rings else ["--tcp"]
     words += ["--place-seconds", str(child.place_seconds)] if child.place_seconds else []
+    words += ["--is-supervised"] if child.is_supervised else []
     words += ["--process-groups", child.process_groups]
     words += [word for one in child.trusted_networks for word in ("--trusted-network", one)]
     if child.unix is not None:

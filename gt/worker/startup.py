@@ -52,6 +52,7 @@ class Start:
         wait_seconds: seconds for which the call is repeated while no dispatcher answers.
         place_seconds: seconds for which it is repeated while the worker of this index, which has
             died, is there for the dispatcher.
+        is_supervised: True if another worker takes its place when it dies.
     """
 
     backend: str
@@ -77,6 +78,7 @@ class Start:
     gpu: int | None = None
     wait_seconds: float = 0.0
     place_seconds: float = 0.0
+    is_supervised: bool = False
 
 
 def gpu_of(index: int | None, count: int) -> int:
@@ -205,6 +207,7 @@ def _run_on_socket(start: Start, backend: Backend[Tensor] | Backend[Array]) -> N
                 tls_ca=start.tls_ca,
                 rings=start.rings,
                 backend=backend,
+                is_supervised=start.is_supervised,
             )
         except ConnectionRefusedError as error:  # noqa: PERF203 - a refusal takes much longer
             if PLACE_TAKEN not in str(error) or time.monotonic() > deadline:

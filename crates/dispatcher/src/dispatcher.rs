@@ -10,6 +10,7 @@ mod named;
 pub(crate) mod probe;
 mod quota;
 mod recovery;
+pub(crate) mod replacements;
 mod untrusted;
 
 use crate::control::release;

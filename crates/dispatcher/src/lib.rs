@@ -29,6 +29,7 @@ mod workers;
 
 pub use cost::{CostModel, CostModelError, LinkCost, Links};
 pub use dispatcher::probe::{Measured, Probe};
+pub use dispatcher::replacements::{LINEAGE_WORDS, Remade, Replacements};
 pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal, UserHolding};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use lineage::{Lineage, Possible, Remake, Vacancies, WantedValues, WorkerLosses};

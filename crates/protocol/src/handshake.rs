@@ -59,11 +59,18 @@ impl Capabilities {
     pub const RING: Self = Self(1);
     /// Takes payloads from a shared slab.
     pub const SLAB: Self = Self(2);
+    /// Another worker takes the place of this one if it dies, with the same index and settings.
+    pub const SUPERVISED: Self = Self(4);
     /// Abilities that peers on one host use.
     pub const LOCAL: Self = Self(Self::RING.0 | Self::SLAB.0);
 
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Abilities that both sides have.

@@ -5,6 +5,7 @@
 //! takes them back when their cancel token is dropped. Nothing here blocks except
 //! [`EventLoop::sleep`].
 
+mod recovery;
 mod sessions;
 mod succession;
 #[cfg(test)]
@@ -18,7 +19,7 @@ use crate::death;
 use crate::journal::Party;
 use crate::leases::Leases;
 use crate::link::{Inbound, PeerLink, SlabPayloads};
-use crate::net_event::{Introduction, NetEvent};
+use crate::net_event::{Introduction, NetEvent, NewWorker};
 use crate::outbound::Outbound;
 use crate::outbox::{Load, LostPeer, Outbox};
 use crate::probing::Probing;
@@ -28,6 +29,7 @@ use crate::waker::Waker;
 use gt_dispatcher::{Dispatcher, Event, SessionId, Sink, WorkerIndex};
 use gt_protocol::message::{self, FromWorker, Peer, ToClient, ToWorker};
 use gt_protocol::wire::cut;
+use recovery::WorkerSuccession;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,6 +64,8 @@ pub(crate) struct EventLoop {
     /// Index of the client whose turn is first.
     turn: usize,
     standby: Option<Standby>,
+    /// Workers that are supervised, and dead ones whose successors are awaited.
+    succession: WorkerSuccession,
 }
 
 impl EventLoop {
@@ -90,6 +94,7 @@ impl EventLoop {
             probing,
             turn,
             standby: None,
+            succession: WorkerSuccession::default(),
         })
     }
 
@@ -104,6 +109,11 @@ impl EventLoop {
     /// Sets the leases of named sessions, which are 0 by default.
     pub fn with_leases(self, leases: Leases) -> Self {
         Self { leases, ..self }
+    }
+
+    /// Sets the time for which a dead worker's values wait for its successor, 0 by default.
+    pub fn with_successor_wait(self, wait: Duration) -> Self {
+        Self { succession: WorkerSuccession::new(wait), ..self }
     }
 
     /// Sets the policy, which limits nobody by default.
@@ -157,6 +167,7 @@ impl EventLoop {
             self.look_after_standby();
         }
         let mut progress = self.receive_events()?;
+        progress |= self.end_waits(now);
         self.renew_if_due();
         progress |= self.serve_workers();
         self.renew_if_due();
@@ -192,12 +203,7 @@ impl EventLoop {
                     }
                 }
                 NetEvent::ClientGone { session } => self.client_gone(session),
-                NetEvent::Worker { index, incarnation, link, introductions } => {
-                    if let Some(standby) = &mut self.standby {
-                        standby.note_worker(index, incarnation);
-                    }
-                    self.add_worker(index, link, &introductions);
-                }
+                NetEvent::Worker(worker) => self.worker_joined(*worker),
                 NetEvent::WorkerGone { index, reason } => self.lose_worker(index, &reason),
                 NetEvent::Policy(policy) => self.set_policy(policy),
                 NetEvent::Stop => return None,
@@ -225,7 +231,23 @@ impl EventLoop {
         self.clients.push(client);
     }
 
-    fn add_worker(&mut self, index: WorkerIndex, link: PeerLink, introductions: &[Introduction]) {
+    /// Adds a worker, or the successor of one that is gone.
+    fn worker_joined(&mut self, worker: NewWorker) {
+        let NewWorker { index, incarnation, is_supervised, link, introductions } = worker;
+        if let Some(standby) = &mut self.standby {
+            standby.note_worker(index, incarnation);
+        }
+        if is_supervised && self.succession.awaits(index) {
+            return self.add_successor(index, link, introductions);
+        }
+        self.end_wait(index);
+        self.supervise(index, is_supervised);
+        self.succession.note_reach(&link);
+        self.add_worker(index, link, introductions);
+    }
+
+    /// Adds the connection of a worker.
+    fn add_worker_link(&mut self, index: WorkerIndex, link: PeerLink) {
         self.outbox.add_worker(index, Outbound::new(link.target, link.cancel, link.slab_down));
         let mut inbound = Inbound::new(link.source, link.slab);
         if let Some(standby) = &self.standby {
@@ -233,12 +255,22 @@ impl EventLoop {
         }
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
+    }
+
+    fn introduce(&mut self, introductions: &[Introduction]) {
         for Introduction { to, peer, incarnation, reach } in introductions {
             let peer = Peer { index: *peer, incarnation: *incarnation, reach: reach.as_ref() };
             self.outbox.worker_message(*to, &ToWorker::Peer(peer));
         }
+    }
+
+    fn add_worker(&mut self, index: WorkerIndex, link: PeerLink, introductions: Vec<Introduction>) {
+        let process = link.process;
+        self.add_worker_link(index, link);
+        let introductions = self.succession.keep_those_of_successors(introductions);
+        self.introduce(&introductions);
         self.dispatcher.handle(Event::WorkerJoined { index }, &mut self.outbox);
-        if let Some(process) = link.process {
+        if let Some(process) = process {
             self.dispatcher.handle(Event::WorkerProcess { index, process }, &mut self.outbox);
         }
         if let Some(probing) = &mut self.probing {
@@ -279,29 +311,47 @@ impl EventLoop {
     /// Handles the end of a worker's connection: the reason gains what it was at.
     fn lose_worker(&mut self, index: WorkerIndex, reason: &str) {
         let last = self.workers.get(&index).and_then(Inbound::last_instruction);
-        self.drop_worker(index, &death::reason(reason, last));
+        let reason = death::reason(reason, last);
+        if self.succession.is_supervised(index) {
+            return self.await_successor(index, reason, last);
+        }
+        self.drop_worker(index, &reason);
     }
 
     fn drop_worker(&mut self, index: WorkerIndex, reason: &str) {
+        if self.drop_worker_link(index, reason) {
+            self.supervise(index, false);
+            self.worker_left(index, reason);
+        }
+    }
+
+    /// Drops the connection of a worker; returns false if there is none.
+    fn drop_worker_link(&mut self, index: WorkerIndex, reason: &str) -> bool {
         self.outbox.hold();
-        let Some(inbound) = self.workers.remove(&index) else { return };
+        let Some(inbound) = self.workers.remove(&index) else { return false };
         self.sleeper.forget(&inbound);
         self.outbox.remove_worker(index);
         tracing::warn!("worker {index} is gone: {reason}");
         if let Some(probing) = &mut self.probing {
             probing.left(index);
         }
-        self.dispatcher.handle(Event::WorkerLeft { index, reason }, &mut self.outbox);
+        true
     }
 
     fn serve_workers(&mut self) -> bool {
         let mut progress = false;
         let mut broken = Vec::new();
-        for (&index, inbound) in &mut self.workers {
+        let Self { workers, dispatcher, outbox, events, succession, .. } = self;
+        for (&index, inbound) in workers {
             if self.standby.as_ref().is_some_and(Standby::is_due) {
                 break;
             }
-            match answers(index, inbound, &mut self.dispatcher, &mut self.outbox) {
+            let is_early = |frame: &[u32], core: &Dispatcher| {
+                succession.expects_deaths(core)
+                    && recovery::tells_of_loss(frame)
+                    && (!events.is_empty() || succession.doubts(index))
+            };
+            match answers((index, inbound), is_early, dispatcher, outbox) {
                 Ok(some) => progress |= some,
                 Err(breach) => broken.push((index, breach)),
             }
@@ -315,7 +365,9 @@ impl EventLoop {
     /// Measures the links of new workers while no client is at work.
     fn measure(&mut self, now: Instant) -> bool {
         let Self { dispatcher, outbox, probing, clients, .. } = self;
-        let Some(probing) = probing else { return false };
+        let Some(probing) = probing.as_mut().filter(|_| !dispatcher.is_recovering()) else {
+            return false;
+        };
         let quiet = clients.iter().all(|client| client.active_until <= now);
         probing.step(quiet, dispatcher, outbox)
     }
@@ -412,7 +464,8 @@ impl EventLoop {
         } else {
             let lease = self.leases.next_end(Instant::now());
             let pause = self.standby.as_ref().and_then(Standby::pause_left);
-            lease.into_iter().chain(pause).min().map_or(Doze::Sound, Doze::Until)
+            let successor = self.succession.next_end(Instant::now());
+            lease.into_iter().chain(pause).chain(successor).min().map_or(Doze::Sound, Doze::Until)
         };
         self.waker.sleep_begin();
         let mut quiet = self.events.is_empty();
@@ -466,16 +519,18 @@ impl EventLoop {
 }
 
 /// Passes a worker's next messages to the core; returns true if there were any.
+///
+/// One that `is_early` waits: it tells of another worker's end, of which the core does not know yet.
 fn answers(
-    index: WorkerIndex,
-    inbound: &mut Inbound,
+    (index, inbound): (WorkerIndex, &mut Inbound),
+    mut is_early: impl FnMut(&[u32], &Dispatcher) -> bool,
     dispatcher: &mut Dispatcher,
     outbox: &mut Outbox,
 ) -> Result<bool, Breach> {
     let mut taken = 0;
     outbox.begin_run(Party::Worker(index), false);
     for _ in 0..QUANTUM_MESSAGES {
-        if taken >= QUANTUM_WORDS || !inbound.fill()? {
+        if taken >= QUANTUM_WORDS || !inbound.fill()? || is_early(inbound.unread(), dispatcher) {
             break;
         }
         outbox.begin_message();
@@ -502,6 +557,7 @@ fn answer(
     let is_mark = matches!(message, FromWorker::Done { request } if outbox.passed(index, request));
     if !is_mark {
         dispatcher.handle(Event::FromWorker { index, message }, outbox);
+        recovery::finish(dispatcher, outbox);
     }
     inbound.consume(words);
     Ok(words)

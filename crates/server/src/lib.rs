@@ -151,6 +151,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let event_loop =
         EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?
             .with_leases(Leases::new(options.lease))
+            .with_successor_wait(options.successor_wait)
             .with_audit(audit.clone())
             .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())))
             .with_standby(open_standby(options, &listeners)?);

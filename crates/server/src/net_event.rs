@@ -28,14 +28,7 @@ pub(crate) enum NetEvent {
     ClientGone {
         session: SessionId,
     },
-    Worker {
-        index: WorkerIndex,
-        /// Number of workers that had the index before.
-        incarnation: u32,
-        link: PeerLink,
-        /// Introductions of it and to it, before any work.
-        introductions: Vec<Introduction>,
-    },
+    Worker(Box<NewWorker>),
     WorkerGone {
         index: WorkerIndex,
         reason: String,
@@ -43,6 +36,19 @@ pub(crate) enum NetEvent {
     /// The policy file has changed.
     Policy(ClusterPolicy),
     Stop,
+}
+
+/// Worker that was admitted.
+#[derive(Debug)]
+pub(crate) struct NewWorker {
+    pub index: WorkerIndex,
+    /// Number of workers that had the index before.
+    pub incarnation: u32,
+    /// True if another one takes its place when it dies.
+    pub is_supervised: bool,
+    pub link: PeerLink,
+    /// Introductions of it and to it, before any work.
+    pub introductions: Vec<Introduction>,
 }
 
 /// Introduction of one worker to another.

@@ -11,6 +11,9 @@ const HOST: &str = "127.0.0.1";
 const PORT: u16 = 12345;
 /// Default lease of a named session: a laptop is carried to the next room, a program is mended.
 const LEASE: Duration = Duration::from_mins(10);
+/// Default time for which values of a dead worker wait: a worker that imports PyTorch starts in 3 s,
+/// on a machine at rest.
+const SUCCESSOR_WAIT: Duration = Duration::from_secs(10);
 
 /// Text of `--help`.
 pub const HELP: &str = "\
@@ -35,6 +38,8 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --asks N               so often; without an answer the connection is broken (3)
   --resume-seconds N     keep what a broken connection of another host served for so long (10; 0: for ever)
   --lease-seconds N      keep a named session without a client for so long (600), unless the client says otherwise
+  --successor-seconds N  wait so long for the one that takes a dead worker's place (10; 0: not at all), see
+                         `gt worker --supervise`: then its values are made again, else they are lost
   --log-payloads         keep payloads too, in FILE.d/
   --log-decisions        log each placement and its reason
   --standby              keep a copy of the process that goes on if this one is killed (peers by shared memory)
@@ -92,6 +97,8 @@ pub struct ServerOptions {
     pub lease: Duration,
     /// True to keep a standby.
     pub standby: bool,
+    /// Time for which the values of a dead worker wait for its successor.
+    pub successor_wait: Duration,
 }
 
 /// Request of the command line.
@@ -124,6 +131,26 @@ pub enum UsageError {
 }
 
 impl ServerOptions {
+    /// The options of an empty command line, without an address.
+    fn usual() -> Self {
+        Self {
+            listen: None,
+            unix: None,
+            token_file: None,
+            tls: None,
+            policy: None,
+            audit_log: None,
+            log_level: Level::INFO,
+            traces: TraceOptions::default(),
+            prices: None,
+            probe: false,
+            links: LinkLimits::default(),
+            lease: LEASE,
+            standby: false,
+            successor_wait: SUCCESSOR_WAIT,
+        }
+    }
+
     /// Refuses options that do not go together.
     fn check(&self) -> Result<(), UsageError> {
         if self.traces.has_payloads && self.traces.instruction_log.is_none() {
@@ -160,21 +187,7 @@ impl Command {
         let mut parser = lexopt::Parser::from_args(arguments);
         let (mut listen, mut host, mut port) = (None, None, None);
         let (mut certificate, mut key) = (None, None);
-        let mut options = ServerOptions {
-            listen: None,
-            unix: None,
-            token_file: None,
-            tls: None,
-            policy: None,
-            audit_log: None,
-            log_level: Level::INFO,
-            traces: TraceOptions::default(),
-            prices: None,
-            probe: false,
-            links: LinkLimits::default(),
-            lease: LEASE,
-            standby: false,
-        };
+        let mut options = ServerOptions::usual();
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("listen") => listen = Some(parser.value()?.string()?),
@@ -201,6 +214,9 @@ impl Command {
                     options.links.resume = Some(limit).filter(|limit| !limit.is_zero());
                 }
                 Long("lease-seconds") => options.lease = seconds(parser.value()?.string()?)?,
+                Long("successor-seconds") => {
+                    options.successor_wait = seconds(parser.value()?.string()?)?;
+                }
                 Long("standby") => options.standby = true,
                 Long("log-payloads") => options.traces.has_payloads = true,
                 Long("log-decisions") => options.traces.shows_decisions = true,
@@ -269,7 +285,8 @@ mod tests {
 
     #[test]
     fn limits_of_links() {
-        let line = "--ask-seconds 0.5 --asks 7 --resume-seconds 0 --lease-seconds 30";
+        let line = "--ask-seconds 0.5 --asks 7 --resume-seconds 0 --lease-seconds 30 \
+                    --successor-seconds 2.5";
         let Ok(Command::Serve(options)) = Command::parse(line.split_whitespace().map(Into::into))
         else {
             panic!("{line} was accepted");
@@ -277,6 +294,7 @@ mod tests {
         let probes = Probes { interval: Duration::from_millis(500), count: 7 };
         assert_eq!(options.links, LinkLimits { probes, resume: None });
         assert_eq!(options.lease, Duration::from_secs(30));
+        assert_eq!(options.successor_wait, Duration::from_millis(2500));
     }
 
     #[test]

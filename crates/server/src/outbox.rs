@@ -10,18 +10,19 @@ use crate::outbound::{Outbound, RingMismatch};
 use crate::policy::Priority;
 use crate::trace::Trace;
 use crate::turns::Turns;
-use gt_dispatcher::{SessionId, Sink, WorkerIndex};
+use gt_dispatcher::{LINEAGE_WORDS, Replacements, SessionId, Sink, WorkerIndex};
 use gt_protocol::Op;
 use gt_protocol::integer::to_usize;
-use gt_protocol::message::{self, ToWorker};
+use gt_protocol::message::{self, ToClient, ToWorker};
 use gt_protocol::wire::EncodeError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Number of waiting words (64 MiB beside its ring) at which a worker is given up. Only endings of
-/// sessions get near it: clients are held back much earlier.
-const WORKER_WAITING_WORDS_MAX: usize = 16 << 20;
+/// Number of waiting words (128 MiB beside its ring) at which a worker is given up. Only endings of
+/// sessions, and words that make a dead worker's values again, get near it: clients are held back
+/// much earlier.
+const WORKER_WAITING_WORDS_MAX: usize = 2 * LINEAGE_WORDS;
 /// Words of answers that a client leaves unread (1 GiB) before its session is closed.
 const SESSION_WAITING_WORDS_MAX: usize = 256 << 20;
 /// Words of answers that a client leaves unread (4 MiB) before its next instruction waits.
@@ -75,6 +76,10 @@ pub(crate) struct Outbox {
     /// True if one of them has used up its credit.
     tight: bool,
     turns: Turns,
+    /// Log of what the workers were sent, and what they must not be sent while a dead one's values
+    /// are not there.
+    pub replacements: Replacements,
+    scratch: Vec<u32>,
     lost: Vec<LostPeer>,
     trace: Option<Trace>,
     /// A session of the dispatcher's own, whose answers are kept here.
@@ -225,9 +230,13 @@ impl Outbox {
         if self.sessions.get(&session).is_some_and(|out| out.waiting() > SESSION_BUSY_WORDS) {
             return false;
         }
+        if self.replacements.is_holding() {
+            return false;
+        }
         self.turns.share(load != Load::One);
         let mut free = true;
         for &index in workers {
+            free &= self.replacements.sends_to(index);
             let Self { workers: all, turns, listed_workers, lost, journal, .. } = self;
             let Some(worker) = all.get_mut(place(index)).and_then(Option::as_mut) else {
                 continue;
@@ -294,6 +303,22 @@ impl Outbox {
     /// Takes a worker's answer, if it is one to a mark.
     pub fn passed(&mut self, index: WorkerIndex, request: u64) -> bool {
         self.turns.passed(index, request, Instant::now())
+    }
+
+    /// Sends the words that make values again, which are in the log already.
+    pub fn send_remade(&mut self, index: WorkerIndex, words: &[u32]) {
+        if let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) {
+            worker.buffer().extend_from_slice(words);
+            self.sent(index, words.len());
+        }
+    }
+
+    /// Sends a message to all sessions.
+    pub fn tell_all(&mut self, message: &ToClient<'_>) {
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.session(session, message);
+        }
     }
 
     /// Returns true if these workers have free slots for payloads.

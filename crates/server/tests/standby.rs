@@ -11,117 +11,13 @@
 
 mod common;
 
-use common::peer::{Peer, add, hello};
+use common::counting::count;
+use common::peer::{Peer, hello};
+use common::standby::{both, kill_dispatcher, nobody_left, signal, until};
 use common::{Server, worker};
 use gt_protocol::handshake::Role;
-use gt_protocol::{Id, Instruction, Op, Operand, wire};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-const HANG: Duration = Duration::from_secs(20);
-const STANDBY: &str = "gt-standby";
-
-/// Process of a dispatcher's group.
-#[derive(Clone, Debug)]
-struct Process {
-    id: u32,
-    name: String,
-}
-
-/// The processes of the group that are no zombies.
-fn processes(server: &Server) -> Vec<Process> {
-    let group = server.first_process().to_string();
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(id) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        let (head, rest) = stat.rsplit_once(')').unwrap();
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        if fields[2] == group && fields[0] != "Z" && fields[0] != "X" {
-            let name = head.split_once('(').unwrap().1.to_owned();
-            found.push(Process { id, name });
-        }
-    }
-    found
-}
-
-fn until<T>(what: &str, server: &Server, mut ready: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + HANG;
-    loop {
-        if let Some(value) = ready() {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "{what}; {:?}\n{}", processes(server), server.log());
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// The dispatcher and its standby, when there is one of each.
-fn both(server: &Server) -> (u32, u32) {
-    until("there is no dispatcher with a standby", server, || {
-        let all = processes(server);
-        let (waiting, serving): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|process| process.name == STANDBY);
-        match (&serving[..], &waiting[..]) {
-            ([dispatcher], [standby]) => Some((dispatcher.id, standby.id)),
-            _ => None,
-        }
-    })
-}
-
-fn nobody_left(server: &Server) {
-    until("a process is left", server, || processes(server).is_empty().then_some(()));
-}
-
-fn signal(name: &str, process: u32) {
-    let process = process.to_string();
-    assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
-}
-
-/// Kills the dispatcher; returns when its standby has one of its own.
-fn kill_dispatcher(server: &mut Server, takeovers: usize) {
-    let (dispatcher, standby) = both(server);
-    signal("-KILL", dispatcher);
-    if dispatcher == server.first_process() {
-        server.reap();
-    }
-    let line = format!("its standby, process {standby}, goes on: nothing was lost");
-    until("nobody takes over", server, || server.log().contains(&line).then_some(()));
-    assert_eq!(server.log().matches("nothing was lost").count(), takeovers, "{}", server.log());
-}
-
-/// A client that adds one to a number again and again, with many additions on their way, and
-/// compares each number that it reads.
-fn count(peer: &mut Peer, stop: &AtomicBool) -> u32 {
-    const STEPS: u32 = 40;
-    peer.upload(0, &[1.0]);
-    peer.upload(10, &[0.0]);
-    let mut words = Vec::new();
-    for step in 0..STEPS {
-        let (old, new) = if step % 2 == 0 { (10, 11) } else { (11, 10) };
-        wire::encode(&add(new, old, 0), &mut words).unwrap();
-        let mut free = Instruction::new(Op::Free);
-        free.operands.push(Operand::Value(Id::slot(old)));
-        wire::encode(&free, &mut words).unwrap();
-    }
-    let mut rounds = 0_u16;
-    while !stop.load(Ordering::Relaxed) {
-        for _ in 0..5 {
-            peer.send(&words);
-            rounds += 1;
-            peer.ask(i64::from(rounds), 10, 1);
-        }
-        for round in rounds - 4..=rounds {
-            let expected = f32::from(round) * 40.0;
-            assert_eq!(peer.answer(i64::from(round)), Ok(vec![expected]), "after {round} rounds");
-        }
-        if rounds > 60_000 {
-            break;
-        }
-    }
-    u32::from(rounds)
-}
+use std::time::Duration;
 
 #[test]
 fn clients_go_on_when_the_dispatcher_is_killed() {

@@ -54,6 +54,8 @@ pub enum NetworkEvent {
     WorkerTurn(u32),
     /// A client whose connection broke has a new one.
     Resume(usize),
+    /// Another worker takes the place of one that is gone, and whose values wait.
+    Succeed(u32),
 }
 
 #[derive(Debug)]

@@ -4,14 +4,15 @@
 use crate::mistake::{Mistake, Occasion, Planted};
 use crate::shadow::ShadowAccounts;
 use gt_dispatcher::{
-    ClientFault, Dispatcher, Event, Lineage, SessionId, Sink, TraceNotes, WorkerIndex,
+    ClientFault, Dispatcher, Event, Replacements, SessionId, Sink, TraceNotes, WorkerIndex,
 };
 use gt_protocol::message::{self, FromClient, FromWorker, Peer, Reach, ToClient, ToWorker};
 use gt_protocol::text::{self, NoNames, PayloadText};
 use gt_protocol::wire::{self, MESSAGE_CODE_FIRST, cut};
 use gt_protocol::{Family, Id, Instruction, Meta, Op};
 use gt_worker::PeerId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Level of detail of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,8 +35,6 @@ pub struct Shell {
     pub alone: Option<u32>,
     /// True once a worker has left without a successor.
     has_lost_a_worker: bool,
-    /// Workers whose values are about to be made again.
-    replaced: BTreeSet<WorkerIndex>,
     pub instructions: u64,
 }
 
@@ -77,7 +76,7 @@ pub struct CoreOutputs {
     pub error: Option<String>,
     pub collectives: u64,
     /// Words that the workers were sent.
-    pub lineage: Lineage,
+    pub replacements: Replacements,
 }
 
 /// Words that are kept: more than most simulations have, so some lose the oldest.
@@ -95,7 +94,7 @@ impl Shell {
             cancels: 0,
             error: None,
             collectives: 0,
-            lineage: Lineage::new(LINEAGE_WORDS),
+            replacements: Replacements::new(LINEAGE_WORDS),
         };
         let connections = BTreeMap::new();
         Self {
@@ -106,7 +105,6 @@ impl Shell {
             connections,
             alone: None,
             has_lost_a_worker: false,
-            replaced: BTreeSet::new(),
             instructions: 0,
         }
     }
@@ -141,7 +139,7 @@ impl Shell {
 
     /// Takes the next frame of a session.
     pub fn take_frame(&mut self, session: SessionId, inferred: InferredMeta<'_>) -> Intake {
-        if self.dispatcher.is_recovering() {
+        if self.outputs.replacements.is_holding() {
             return Intake::Drained;
         }
         let Some(connection) = self.connections.get_mut(&session) else { return Intake::Drained };
@@ -262,9 +260,11 @@ impl Shell {
     pub fn worker_replaced(&mut self, id: PeerId, others: &[PeerId]) {
         let index = id.index;
         self.introduce(id, others);
-        self.outputs.lineage.hold();
+        self.outputs.replacements.hold();
+        self.worker_vacant(index);
+        self.dispatcher.successor_joined(index);
+        self.outputs.replacements.succeed(index);
         self.dispatcher.worker_replaced((index, "connection reset"), None, &mut self.outputs);
-        self.replaced.insert(index);
     }
 
     /// Makes the values of dead workers again where all others have said what they have lost, and
@@ -273,16 +273,13 @@ impl Shell {
     /// # Errors
     /// A value that the dispatcher gave up wrongly.
     pub fn finish_recovery(&mut self) -> Result<bool, String> {
-        if !self.dispatcher.knows_losses() {
-            return Ok(false);
-        }
         let outputs = &mut self.outputs;
-        let mut lineage = std::mem::replace(&mut outputs.lineage, Lineage::new(0));
-        let words = self.dispatcher.finish_recovery(&mut lineage, true, outputs);
-        lineage.resume();
-        outputs.lineage = lineage;
-        outputs.to_workers.extend(words);
-        for index in std::mem::take(&mut self.replaced) {
+        let mut replacements = std::mem::take(&mut outputs.replacements);
+        let remade = replacements.finish(&mut self.dispatcher, outputs);
+        outputs.replacements = replacements;
+        let Some(remade) = remade else { return Ok(false) };
+        outputs.to_workers.extend(remade.words);
+        for index in remade.successors {
             let checked = self.accounts.worker_left(index, &self.dispatcher);
             self.accounts.worker_joined(index);
             // A copy may have been in flight from a worker that nobody followed.
@@ -306,9 +303,13 @@ impl Shell {
         }
     }
 
+    /// The worker is gone, and its successor comes later.
+    pub fn worker_vacant(&mut self, index: u32) {
+        self.outputs.replacements.died(&mut self.dispatcher, index, Duration::ZERO);
+    }
+
     pub fn worker_left(&mut self, index: u32) -> Result<(), String> {
-        self.outputs.lineage.leave(index);
-        self.replaced.remove(&index);
+        self.outputs.replacements.left(index);
         self.has_lost_a_worker = true;
         self.handle(Event::WorkerLeft { index, reason: "connection reset" });
         self.accounts.worker_left(index, &self.dispatcher)
@@ -360,8 +361,7 @@ impl Sink for CoreOutputs {
         if let Err(error) = wire::encode(instruction, &mut words) {
             self.error = Some(format!("an instruction for worker {worker}: {error}"));
         }
-        self.lineage.append(worker, &words);
-        if !self.lineage.is_held() {
+        if self.replacements.note(worker, &words) {
             self.to_workers.push((worker, words));
         }
     }

@@ -281,6 +281,10 @@ impl World {
             NetworkEvent::ClientTurn(client) => self.client_turn(client),
             NetworkEvent::WorkerTurn(index) => return self.worker_turn(index),
             NetworkEvent::Resume(client) => return self.resume_client(client),
+            NetworkEvent::Succeed(index) => {
+                self.succeed_worker(index);
+                return self.after_death();
+            }
             NetworkEvent::Arrive { route: Route::FromClient(client), packet } => {
                 return self.receive_from_client(client, packet);
             }
@@ -356,8 +360,14 @@ impl World {
     fn receive_from_worker(&mut self, index: u32, packet: Packet) -> Checked {
         let Packet::Words(words) = packet else {
             self.worker_words.remove(&index);
-            self.vacant.insert(index);
             let is_awaited = self.awaited.remove(&index);
+            if is_awaited && self.shell.alone.is_none() && self.step.is_multiple_of(4) {
+                self.shell.worker_vacant(index);
+                let ticks = self.random.between(1, 300);
+                self.network.after(ticks, NetworkEvent::Succeed(index));
+                return self.flush();
+            }
+            self.vacant.insert(index);
             if is_awaited && self.step.is_multiple_of(2) {
                 self.succeed_worker(index);
             } else {
@@ -366,10 +376,7 @@ impl World {
                     self.replace_worker(index);
                 }
             }
-            self.shell.finish_recovery()?;
-            self.flush()?;
-            self.check_accounts()?;
-            return self.take_in_all();
+            return self.after_death();
         };
         let mut rest = self.worker_words.remove(&index).unwrap_or_default();
         rest.extend_from_slice(&words);
@@ -395,6 +402,14 @@ impl World {
             return self.take_in_all();
         }
         Ok(())
+    }
+
+    /// Goes on after a worker has left or come.
+    fn after_death(&mut self) -> Checked {
+        self.shell.finish_recovery()?;
+        self.flush()?;
+        self.check_accounts()?;
+        self.take_in_all()
     }
 
     /// Returns true if this session's instructions have no meaning: its workers may report that.

@@ -47,7 +47,7 @@ impl Dispatcher {
         for key in lost {
             self.request_lost(key, index, &text, sink);
         }
-        self.left_in_recovery(index, sink);
+        self.left_in_recovery((index, reason), sink);
     }
 
     pub(super) fn request_lost(

@@ -1,10 +1,13 @@
-//! Workers that are gone and have successors at once: their values are made again from the lineage,
-//! with the same layouts and so the same bits, and so are values of others that were to come from a
-//! dead one. Values that cannot be made again fail, as those of a worker without a successor do.
+//! Workers that are gone and have successors: their values are made again from the lineage, with the
+//! same layouts and so the same bits, and so are values of others that were to come from a dead one.
+//! Values that cannot be made again fail, as those of a worker without a successor do.
 //!
-//! The others first say which of their slots hold the loss of a worker: only they know what had
-//! arrived. Until all have answered, nothing is sent to any worker; the owner of their rings writes
-//! it down in the lineage. A worker that dies meanwhile begins that again.
+//! A successor may come later. Until then the dead worker counts as alive: what it would be sent is
+//! in the lineage, and what fails at others by its loss is not told.
+//!
+//! Once all successors are there, the others say which of their slots hold the loss of a worker: only
+//! they know what had arrived. Until all have answered, nothing is sent to any worker; the owner of
+//! their rings writes it down in the lineage. A worker that dies meanwhile begins that again.
 
 use super::Dispatcher;
 use super::departure::{forget_worker, with_losses};
@@ -55,10 +58,13 @@ pub(super) struct Recovery {
     /// The workers that have successors, each with the reason of its end, in the order of their
     /// deaths.
     dead: Vec<(WorkerIndex, Box<str>)>,
-    /// Workers that left without a successor; another one may have joined in such a place.
-    left: BTreeSet<WorkerIndex>,
-    /// Slots in use when the first one died.
-    held: SlotSet,
+    /// Workers whose successors are awaited: before they are there, nobody is asked.
+    vacant: BTreeSet<WorkerIndex>,
+    /// Workers that left without a successor while words were held back, each with the reason;
+    /// another one may have joined in such a place.
+    left: BTreeMap<WorkerIndex, Box<str>>,
+    /// Slots in use since when words are held back; none before.
+    held: Option<SlotSet>,
     /// Workers that have not answered.
     awaited: BTreeSet<WorkerIndex>,
     /// Slots that hold the loss of a worker.
@@ -99,9 +105,23 @@ impl Vacancies for UnusedSlots<'_> {
 }
 
 impl Dispatcher {
-    /// Handles the end of a worker in whose place another one is already; the owner of the rings
-    /// holds back all words until [`Self::finish_recovery`]. `last` is what the dead one was at, by
-    /// session and tag.
+    /// Handles the end of a worker whose successor is awaited. From here on it is sent nothing; the
+    /// owner of the rings writes down what it would be sent.
+    pub fn worker_vacant(&mut self, index: WorkerIndex) {
+        if self.core.workers.is_alive(index) {
+            let recovery = self.recovery.get_or_insert_default();
+            recovery.vacant.insert(index);
+            recovery.awaited.remove(&index);
+        }
+    }
+
+    /// Handles the arrival of a successor, which is not at work before the recovery has ended.
+    pub fn successor_joined(&mut self, index: WorkerIndex) {
+        self.core.workers.succeed(index);
+    }
+
+    /// Ends the wait for a successor that has joined; the owner of the rings holds back all words
+    /// until [`Self::finish_recovery`]. `last` is what the dead one was at, by session and tag.
     pub fn worker_replaced(
         &mut self,
         (index, reason): (WorkerIndex, &str),
@@ -112,14 +132,9 @@ impl Dispatcher {
             return;
         }
         self.note_suspect(last);
-        if self.recovery.is_none() {
-            let held = self.slots_in_use();
-            self.recovery = Some(Recovery { held, ..Recovery::default() });
-        }
-        self.core.workers.succeed(index);
-        if let Some(recovery) = &mut self.recovery
-            && !recovery.is_dead(index)
-        {
+        let recovery = self.recovery.get_or_insert_default();
+        recovery.vacant.remove(&index);
+        if !recovery.is_dead(index) {
             recovery.dead.push((index, reason.into()));
         }
         self.ask_for_losses(sink);
@@ -132,12 +147,21 @@ impl Dispatcher {
 
     /// Returns true if all workers have said what they have lost.
     pub fn knows_losses(&self) -> bool {
-        self.recovery.as_ref().is_some_and(|recovery| recovery.awaited.is_empty())
+        self.recovery.as_ref().is_some_and(|recovery| {
+            recovery.vacant.is_empty() && recovery.held.is_some() && recovery.awaited.is_empty()
+        })
     }
 
-    /// Asks all workers that have values for those that they have lost.
+    /// Asks all workers that have values for those that they have lost, unless a successor is
+    /// awaited.
     fn ask_for_losses(&mut self, sink: &mut dyn Sink) {
+        let is_held = match &self.recovery {
+            Some(recovery) if recovery.vacant.is_empty() => recovery.held.is_some(),
+            Some(_) | None => return,
+        };
+        let held = (!is_held).then(|| self.slots_in_use());
         let Some(recovery) = &mut self.recovery else { return };
+        recovery.held = recovery.held.take().or(held);
         self.questions += 1;
         recovery.question = self.questions;
         recovery.failed.clear();
@@ -156,7 +180,9 @@ impl Dispatcher {
             return;
         }
         let failed = losses.slots.iter().map(|&slot| (index, slot));
-        recovery.failed.extend(failed.filter(|one| recovery.held.contains(one)));
+        if let Recovery { held: Some(held), failed: known, .. } = recovery {
+            known.extend(failed.filter(|one| held.contains(one)));
+        }
         if losses.is_last {
             recovery.awaited.remove(&index);
         }
@@ -173,11 +199,20 @@ impl Dispatcher {
     }
 
     /// Handles the end of a worker without a successor while others are awaited.
-    pub(super) fn left_in_recovery(&mut self, index: WorkerIndex, sink: &mut dyn Sink) {
+    pub(super) fn left_in_recovery(
+        &mut self,
+        (index, reason): (WorkerIndex, &str),
+        sink: &mut dyn Sink,
+    ) {
         if let Some(recovery) = &mut self.recovery {
             recovery.dead.retain(|(dead, _)| *dead != index);
-            recovery.left.insert(index);
-            recovery.held.retain(|(worker, _)| *worker != index);
+            recovery.vacant.remove(&index);
+            if recovery.vacant.is_empty() || recovery.held.is_some() {
+                recovery.left.insert(index, reason.into());
+            }
+            if let Some(held) = &mut recovery.held {
+                held.retain(|(worker, _)| *worker != index);
+            }
             recovery.failed_requests.retain(|(worker, _)| *worker != index);
             self.ask_for_losses(sink);
         }
@@ -205,7 +240,7 @@ impl Dispatcher {
             lineage.vacate(index, &[slot]);
         }
         wanted = WantedValues { slots: left, requests: possible.requests };
-        let held = &recovery.held;
+        let held = &recovery.held.unwrap_or_default();
         let mut unused = UnusedSlots { core: &mut self.core, held, passed_over: Vec::new() };
         let remake = lineage.remake(&wanted, &losses, &mut unused);
         let taken = std::mem::take(&mut unused.passed_over).into_iter().chain(remake.taken);
@@ -223,7 +258,8 @@ impl Dispatcher {
         makes_again: bool,
     ) -> WorkerLosses {
         let alive: BTreeSet<WorkerIndex> = self.core.workers.alive().iter().copied().collect();
-        let dead = recovery.dead.iter().map(|(index, _)| *index).chain(recovery.left.clone());
+        let dead =
+            recovery.dead.iter().map(|(index, _)| *index).chain(recovery.left.keys().copied());
         let tag = |number: u64| crate::event::low_half(number);
         WorkerLosses {
             empty: dead.filter(|index| alive.contains(index)).collect(),
@@ -355,7 +391,9 @@ impl Dispatcher {
 /// one of those from which the value was to come.
 fn held_by(recovery: &Recovery, index: WorkerIndex) -> String {
     let own = recovery.dead.iter().find(|(dead, _)| *dead == index);
-    match own.or(recovery.dead.first()) {
+    let left = recovery.left.iter().next();
+    let gone = own.or(recovery.dead.first()).map(|(dead, reason)| (dead, reason)).or(left);
+    match gone {
         Some((dead, reason)) => format!("worker {dead} is gone ({reason}) and held this value"),
         None => "a worker is gone and held this value".to_owned(),
     }

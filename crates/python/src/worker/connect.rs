@@ -29,12 +29,14 @@ use std::path::{Path, PathBuf};
 ///     `tls_ca`: The file with the authority's certificate, to encrypt the connection to the dispatcher.
 ///     rings: True to use shared memory where the dispatcher is on this host.
 ///     backend: A `gt.worker.backend.Backend`, whose guard the calling thread has entered.
+///     `is_supervised`: True if another worker takes its place when it dies, with the same index and
+///         settings: the dispatcher keeps its values for that one.
 ///
 /// Raises:
 ///     `ConnectionRefusedError`: The dispatcher does not answer, or refuses the worker.
 ///     `ConnectionError`: The connection fails later.
 #[pyfunction]
-#[pyo3(signature = (*, host, port, unix, index, token, tls_ca, rings, backend))]
+#[pyo3(signature = (*, host, port, unix, index, token, tls_ca, rings, backend, is_supervised=false))]
 #[allow(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
 pub fn run_on_socket(
     py: Python<'_>,
@@ -46,10 +48,12 @@ pub fn run_on_socket(
     tls_ca: Option<PathBuf>,
     rings: bool,
     backend: &Bound<'_, PyAny>,
+    is_supervised: bool,
 ) -> PyResult<()> {
     let worker = Worker::new(backend)?;
+    let reach = if rings { Capabilities::LOCAL } else { Capabilities::default() };
     let hello = Hello {
-        capabilities: if rings { Capabilities::LOCAL } else { Capabilities::default() },
+        capabilities: if is_supervised { reach.with(Capabilities::SUPERVISED) } else { reach },
         worker: index,
         token: Token(token.as_bytes().to_vec()),
         name: format!("worker {}", std::process::id()),

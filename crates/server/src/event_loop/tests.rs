@@ -146,7 +146,7 @@ impl Scene {
         let (_, events) = mpsc::unbounded_channel();
         let mut event_loop =
             EventLoop::new(Dispatcher::new(), outbox, None, events, waker).unwrap();
-        event_loop.add_worker(0, self.worker.link(), &[]);
+        event_loop.add_worker(0, self.worker.link(), Vec::new());
         let session = event_loop.dispatcher.open_session();
         event_loop.add_client(session, "test".to_owned(), self.client.link());
         if let Some(journal) = journal {

@@ -7,7 +7,7 @@ use super::peer_socket::{PeerSocket, ReadHalf, WriteHalf};
 use super::registry::{Identity, Takeover, WorkerSocket};
 use super::ring_peer::CancelToken;
 use crate::link::{self, CHANNEL_FRAMES, WordSource, WordTarget};
-use crate::net_event::NetEvent;
+use crate::net_event::{NetEvent, NewWorker};
 use crate::waker::Waker;
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::{FrameHeader, RefusalCode, Welcome};
@@ -152,7 +152,9 @@ fn attach(
                 tracing::warn!("worker {index} ({name:?}) is connected by {way}: {what}");
             }
             let incarnation = net.registry.borrow().incarnation(index);
-            net.tell(NetEvent::Worker { index, incarnation, link, introductions });
+            let is_supervised = member.is_supervised;
+            let joined = NewWorker { index, incarnation, is_supervised, link, introductions };
+            net.tell(NetEvent::Worker(Box::new(joined)));
         }
     }
     (Channels { inward, outward, takeovers, waker: Arc::clone(&net.waker) }, CancelToken::new(held))

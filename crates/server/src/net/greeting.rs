@@ -74,13 +74,16 @@ pub(crate) struct Admitted {
 /// Membership in core and registry; ends when this value is dropped.
 pub(crate) struct Member {
     pub identity: Identity,
+    /// True for a worker in whose place another one comes if it dies.
+    pub is_supervised: bool,
     net: Rc<Net>,
     reason: String,
 }
 
 impl Member {
     pub fn new(identity: Identity, net: &Rc<Net>) -> Self {
-        Self { identity, net: Rc::clone(net), reason: "its connection closed".into() }
+        let reason = "its connection closed".into();
+        Self { identity, is_supervised: false, net: Rc::clone(net), reason }
     }
 
     pub fn net(&self) -> &Rc<Net> {
@@ -197,7 +200,9 @@ where
     let shown = from.map_or_else(|| "unix".to_owned(), |from| from.to_string());
     let (user, called) = (Quoted("user", &of), Quoted("name", &hello.name));
     net.audit.write("admitted", format_args!(" {} from={shown}{user}{called}", identity.field()));
-    let member = Member::new(identity, net);
+    let is_supervised = hello.capabilities.contains(Capabilities::SUPERVISED);
+    let mut member = Member::new(identity, net);
+    member.is_supervised = is_supervised;
     Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port, admission })
 }
 

@@ -7,7 +7,7 @@ use super::introductions::introduce;
 use super::registry::{Identity, WorkerSocket};
 use crate::journal::Party;
 use crate::link::{PeerLink, PeerSockets, RING_WORDS, SlabPayloads, WordSource, WordTarget};
-use crate::net_event::NetEvent;
+use crate::net_event::{NetEvent, NewWorker};
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::Capabilities;
 use gt_transport::{ControlKind, ControlRecord, SLABS, SlabReader, SlabWriter, send_record};
@@ -162,7 +162,9 @@ fn attach(member: &Member, (name, user): (String, String), link: PeerLink, socke
             let introductions = introduce(net, index, &WorkerSocket::Ring(socket));
             tracing::info!("worker {index} ({name:?}) is connected by rings");
             let incarnation = net.registry.borrow().incarnation(index);
-            net.tell(NetEvent::Worker { index, incarnation, link, introductions });
+            let is_supervised = member.is_supervised;
+            let joined = NewWorker { index, incarnation, is_supervised, link, introductions };
+            net.tell(NetEvent::Worker(Box::new(joined)));
         }
     }
 }

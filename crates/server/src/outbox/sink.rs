@@ -1,13 +1,13 @@
 //! The core's outputs enter the buffers: words and messages to workers, answers to sessions.
 
 use super::{FLUSH_WORDS, LostPeer, Outbox, place, send, tell_notice, unsent};
-use gt_dispatcher::{SessionId, Sink, TraceNotes, WorkerIndex};
+use gt_dispatcher::{Replacements, SessionId, Sink, TraceNotes, WorkerIndex};
 use gt_protocol::message::{self, ToClient, ToWorker};
-use gt_protocol::{Attr, Instruction, Op, wire};
+use gt_protocol::{Attr, Id, Instruction, Op, wire};
 
 impl Outbox {
     /// Counts words that were put into a worker's buffer.
-    fn sent(&mut self, index: WorkerIndex, words: usize) {
+    pub(super) fn sent(&mut self, index: WorkerIndex, words: usize) {
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
             return;
         };
@@ -20,12 +20,34 @@ impl Outbox {
             worker.listed = true;
             self.listed_workers.push(index);
         }
-        if !self.touched.contains(&index) {
-            self.touched.push(index);
-        }
+        self.touch(index);
         if !self.reached.contains(&index) {
             self.reached.push(index);
         }
+    }
+
+    fn touch(&mut self, index: WorkerIndex) {
+        if !self.touched.contains(&index) {
+            self.touched.push(index);
+        }
+    }
+
+    /// Writes an instruction down that must not be sent now. Its client waits from here on.
+    #[cold]
+    fn write_down(&mut self, index: WorkerIndex, instruction: &Instruction<'_>) {
+        self.scratch.clear();
+        if let Err(error) = wire::encode(instruction, &mut self.scratch) {
+            return self.give_up(index, &unsent(&error));
+        }
+        let Self { replacements, scratch, .. } = self;
+        note(replacements, index, instruction, scratch);
+        self.refuse(index);
+    }
+
+    /// Lets the client wait that has words for a worker which must not be sent now.
+    fn refuse(&mut self, index: WorkerIndex) {
+        self.tight = true;
+        self.touch(index);
     }
 
     #[cold]
@@ -47,12 +69,15 @@ impl Outbox {
 
 impl Sink for Outbox {
     fn worker(&mut self, index: WorkerIndex, instruction: &Instruction<'_>) {
+        if !self.replacements.sends_to(index) {
+            return self.write_down(index, instruction);
+        }
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
             return;
         };
         let before = worker.buffer().len();
         let words_only;
-        let instruction = match offset_of_chunk(instruction) {
+        let sent = match offset_of_chunk(instruction) {
             Some(offset) if worker.send_beside(offset, instruction.payload) => {
                 words_only = Instruction { payload: &[], ..instruction.clone() };
                 // A client that sends more than the worker takes has to wait.
@@ -61,15 +86,29 @@ impl Sink for Outbox {
             }
             _ => instruction,
         };
-        if let Err(error) = wire::encode(instruction, worker.buffer()) {
+        if let Err(error) = wire::encode(sent, worker.buffer()) {
             // The worker's slots differ from the core's from here on.
             return self.give_up(index, &unsent(&error));
         }
-        let words = worker.buffer().len() - before;
-        self.sent(index, words);
+        let words = worker.buffer().get(before..).unwrap_or_default();
+        let count = words.len();
+        if self.replacements.is_on() {
+            if sent.payload.len() == instruction.payload.len() {
+                note(&mut self.replacements, index, instruction, words);
+            } else {
+                self.scratch.clear();
+                // Without its words in the log, the value cannot be made again.
+                drop(wire::encode(instruction, &mut self.scratch));
+                note(&mut self.replacements, index, instruction, &self.scratch);
+            }
+        }
+        self.sent(index, count);
     }
 
     fn words(&mut self, index: WorkerIndex, words: &[u32]) {
+        if !self.replacements.note(index, words) {
+            return self.refuse(index);
+        }
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
             return;
         };
@@ -78,13 +117,21 @@ impl Sink for Outbox {
     }
 
     fn free(&mut self, index: WorkerIndex, slots: &[u32]) {
+        if !self.replacements.sends_to(index) {
+            self.scratch.clear();
+            wire::encode_free(slots, &mut self.scratch);
+            self.replacements.note(index, &self.scratch);
+            return self.refuse(index);
+        }
         let Some(worker) = self.workers.get_mut(place(index)).and_then(Option::as_mut) else {
             return;
         };
         let before = worker.buffer().len();
         wire::encode_free(slots, worker.buffer());
-        let words = worker.buffer().len() - before;
-        self.sent(index, words);
+        let words = worker.buffer().get(before..).unwrap_or_default();
+        self.replacements.note(index, words);
+        let count = words.len();
+        self.sent(index, count);
     }
 
     fn worker_message(&mut self, index: WorkerIndex, message: &ToWorker<'_>) {
@@ -130,6 +177,21 @@ impl Sink for Outbox {
         let Some(trace) = &mut self.trace else { return };
         trace.write(session, instruction, notes);
         tell_notice(trace);
+    }
+}
+
+/// Writes the words of an instruction down, with its bytes among them.
+fn note(
+    replacements: &mut Replacements,
+    index: WorkerIndex,
+    instruction: &Instruction<'_>,
+    words: &[u32],
+) {
+    if instruction.op == Op::Chunk {
+        let slot = instruction.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
+        replacements.note_chunk(index, slot, words);
+    } else {
+        replacements.note(index, words);
     }
 }
 

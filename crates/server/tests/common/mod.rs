@@ -2,7 +2,9 @@
 //! transport.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod counting;
 pub mod peer;
+pub mod standby;
 pub mod worker;
 
 use std::io::{BufRead, BufReader};

@@ -88,11 +88,16 @@ impl Peer {
     }
 
     pub fn unix(server: &Server, hello: Hello) -> Self {
+        Self::try_unix(server, hello).unwrap()
+    }
+
+    /// Connects by the Unix socket, unless it is refused.
+    pub fn try_unix(server: &Server, hello: Hello) -> Result<Self, Refusal> {
         let mut socket = UnixStream::connect(&server.unix).unwrap();
-        let welcome = greet(&mut socket, hello).unwrap();
+        let welcome = greet(&mut socket, hello)?;
         let (producer, consumer, slabs) = rings(&socket);
         let way = Way::Ring { producer, consumer, socket, life_line: None };
-        Self { slabs, ..Self::new(way, welcome) }
+        Ok(Self { slabs, ..Self::new(way, welcome) })
     }
 
     /// Connects by loopback TCP and moves to rings.

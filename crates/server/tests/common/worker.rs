@@ -2,10 +2,11 @@
 
 use super::Server;
 use super::peer::{Peer, Way, hello};
-use gt_protocol::handshake::Role;
-use gt_protocol::message::{self, FromWorker, Reply, Stats, ToWorker};
+use gt_protocol::handshake::{Capabilities, Hello, Role};
+use gt_protocol::message::{self, FromWorker, Losses, Reply, Stats, ToWorker};
 use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, wire};
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,45 @@ pub fn spawn(server: &Server) -> JoinHandle<Peer> {
     // Connected here, so that workers have the order in which they are spawned.
     let peer = Peer::unix(server, hello(Role::Worker));
     std::thread::spawn(move || serve(peer))
+}
+
+/// A supervised toy worker, which is killed by [`Supervised::kill`].
+pub struct Supervised {
+    socket: UnixStream,
+    run: JoinHandle<Peer>,
+}
+
+/// Connects at this index, by which another one takes its place later.
+pub fn spawn_supervised(server: &Server, index: u32) -> Supervised {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let hello = Hello {
+        capabilities: Capabilities::RING.with(Capabilities::SUPERVISED),
+        worker: Some(index),
+        ..hello(Role::Worker)
+    };
+    // The place may be that of one whose end is not noticed yet.
+    let peer = loop {
+        match Peer::try_unix(server, hello.clone()) {
+            Ok(peer) => break peer,
+            Err(refusal) => assert!(Instant::now() < deadline, "{refusal:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let Way::Ring { socket, .. } = &peer.way else { panic!("no ring") };
+    Supervised { socket: socket.try_clone().unwrap(), run: std::thread::spawn(move || serve(peer)) }
+}
+
+impl Supervised {
+    /// Ends it without a word, with all that it has.
+    pub fn kill(self) {
+        self.socket.shutdown(std::net::Shutdown::Both).unwrap();
+        drop(self.run.join());
+    }
+
+    /// Waits for its end with the dispatcher's.
+    pub fn join(self) {
+        self.run.join().unwrap();
+    }
 }
 
 /// Connects, and dies at the first instruction of this kind.
@@ -51,9 +91,13 @@ impl Toy {
                         }));
                     }
                     ToWorker::Mark { request } => self.peer.say(&FromWorker::Done { request }),
-                    // It has nothing to do with other workers.
-                    // Only an embedded dispatcher passes cancels on and asks for losses.
-                    ToWorker::Peer(_) | ToWorker::Cancel | ToWorker::LossesRequest { .. } => {}
+                    // It has nothing to do with other workers, and so nothing of theirs to lose.
+                    ToWorker::LossesRequest { request } => {
+                        let losses = Losses { request, is_last: true, slots: &[] };
+                        self.peer.say(&FromWorker::Losses(losses));
+                    }
+                    // Only an embedded dispatcher passes cancels on.
+                    ToWorker::Peer(_) | ToWorker::Cancel => {}
                 }
                 continue;
             }
@@ -75,7 +119,12 @@ impl Toy {
             Op::Session => {}
             Op::Upload => {
                 let values = instruction.payload.as_chunks::<4>().0.iter().copied();
-                self.define(instruction, values.map(f32::from_le_bytes).collect());
+                let mut values: Vec<f32> = values.map(f32::from_le_bytes).collect();
+                let Attr::Ints(dims) = &instruction.attrs[0] else { panic!("no size") };
+                let count: i64 = dims.iter().product();
+                // The rest comes in chunks.
+                values.resize(usize::try_from(count).unwrap(), 0.0);
+                self.define(instruction, values);
             }
             Op::Chunk => {
                 let offset = usize::try_from(number(instruction, "offset")).unwrap();

@@ -7,8 +7,8 @@ use super::payload::{self, Payloads};
 use super::worker_child::{ForkReport, ForkServer, WorkerChild};
 use super::{Connection, Deaths, SharedInbox};
 use gt_dispatcher::{
-    CostModel, Dispatcher, Event, Lineage, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
-    decision_line,
+    CostModel, Dispatcher, Event, LINEAGE_WORDS, Replacements, SessionId, Sink, TraceLine,
+    TraceNotes, WorkerIndex, decision_line,
 };
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
@@ -19,7 +19,6 @@ use gt_server::{Backlog, LineLog};
 use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader, peer_closed};
 use replacement::LifeLines;
 pub(crate) use replacement::{ConnectWorkersError, StartWorker, connect_workers};
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -66,10 +65,6 @@ pub(crate) struct StartedWorkers {
     pub start: Option<StartWorker>,
 }
 
-/// Words of all workers together that are kept, so that values of a worker that dies can be made
-/// again: 64 MiB, some million instructions.
-const LINEAGE_WORDS: usize = 16 << 20;
-
 pub(crate) struct EmbeddedConnection {
     core: Dispatcher,
     session: SessionId,
@@ -83,12 +78,9 @@ pub(crate) struct EmbeddedConnection {
     /// Number of the latest workers of an index that ended before they looked for work.
     failed_starts: Vec<u32>,
     life_lines: LifeLines,
-    /// Times of the latest deaths.
-    deaths: Vec<Instant>,
+    began: Instant,
     /// Words that the workers were sent.
-    lineage: Lineage,
-    /// Workers that have taken a place, of which the client is told when the values are made again.
-    successors: BTreeSet<WorkerIndex>,
+    replacements: Replacements,
     scratch: Vec<u32>,
     log: Option<Log>,
     backend: String,
@@ -125,7 +117,7 @@ impl EmbeddedConnection {
         let mut ignore = LinkSink {
             links: &mut [],
             scratch: &mut Vec::new(),
-            lineage: &mut Lineage::new(0),
+            replacements: &mut Replacements::default(),
             answers: &mut answers,
             log: &mut None,
             given_up: &mut Vec::new(),
@@ -153,9 +145,8 @@ impl EmbeddedConnection {
             incarnations,
             failed_starts,
             life_lines,
-            deaths: Vec::new(),
-            lineage: Lineage::new(LINEAGE_WORDS),
-            successors: BTreeSet::new(),
+            began: Instant::now(),
+            replacements: Replacements::new(LINEAGE_WORDS),
             scratch,
             log,
             backend,
@@ -172,7 +163,7 @@ impl EmbeddedConnection {
         let outputs = LinkSink {
             links: &mut self.links,
             scratch: &mut self.scratch,
-            lineage: &mut self.lineage,
+            replacements: &mut self.replacements,
             answers,
             log: &mut self.log,
             given_up: &mut self.given_up,
@@ -238,8 +229,8 @@ impl EmbeddedConnection {
         words: &[u32],
         answers: &mut Answers,
     ) -> Result<usize, String> {
-        let Self { core, links, chunks, scratch, lineage, log, given_up, .. } = self;
-        let mut outputs = LinkSink { links, scratch, lineage, answers, log, given_up };
+        let Self { core, links, chunks, scratch, replacements, log, given_up, .. } = self;
+        let mut outputs = LinkSink { links, scratch, replacements, answers, log, given_up };
         let index = WorkerIndex::try_from(place).expect("workers are few");
         let mut slab = chunks.get_mut(place);
         let mut is_beside = false;
@@ -317,7 +308,7 @@ impl Connection for EmbeddedConnection {
 
     fn flush(&mut self) {
         for (index, link) in (0..).zip(&mut self.links) {
-            link.write((index, &mut self.lineage), &[]);
+            link.write((index, &mut self.replacements), &[]);
         }
         self.flush_backlogs();
     }
@@ -370,7 +361,7 @@ impl Connection for EmbeddedConnection {
 
     fn cancel(&mut self, answers: &mut Answers) {
         self.abandon_recovery(answers);
-        self.lineage.forget();
+        self.replacements.forget();
         for link in self.links.iter_mut().filter(|link| link.alive) {
             link.producer.announce();
         }
@@ -477,21 +468,20 @@ impl WorkerProcess {
     /// Sends words, after the frees that wait; while a dead worker's values are not made again, only
     /// writes them down.
     #[inline]
-    fn write(&mut self, (index, lineage): (WorkerIndex, &mut Lineage), words: &[u32]) {
+    fn write(&mut self, (index, log): (WorkerIndex, &mut Replacements), words: &[u32]) {
         if !self.alive {
             return;
         }
-        lineage.append(index, self.frees.words());
-        lineage.append(index, words);
-        if !lineage.is_held() {
+        log.note(index, self.frees.words());
+        if log.note(index, words) {
             self.backlog.send(&mut self.producer, &[self.frees.words(), words]);
         }
         self.frees.clear();
     }
 
     /// Sends a message, which is part of no lineage.
-    fn write_message(&mut self, (index, lineage): (WorkerIndex, &mut Lineage), words: &[u32]) {
-        self.write((index, lineage), &[]);
+    fn write_message(&mut self, (index, log): (WorkerIndex, &mut Replacements), words: &[u32]) {
+        self.write((index, log), &[]);
         self.write_unlogged(words);
     }
 
@@ -504,26 +494,25 @@ impl WorkerProcess {
     /// Sends a chunk of an upload, whose bytes may have gone beside the words.
     fn write_chunk(
         &mut self,
-        (index, lineage): (WorkerIndex, &mut Lineage),
+        (index, log): (WorkerIndex, &mut Replacements),
         words: &[u32],
         chunk: &Instruction<'_>,
     ) {
-        self.write((index, lineage), &[]);
+        self.write((index, log), &[]);
         let slot = chunk.values().next().and_then(Id::as_slot).unwrap_or(u32::MAX);
         let mut whole = Vec::new();
         // Without its words in the log, the value cannot be made again.
         drop(payload::encode(chunk, None, &mut whole));
-        lineage.append_beside(index, slot, &whole);
-        if !lineage.is_held() {
+        if log.note_chunk(index, slot, &whole) {
             self.backlog.send(&mut self.producer, &[words]);
         }
     }
 
     /// Frees slots with the next words.
-    fn free(&mut self, (index, lineage): (WorkerIndex, &mut Lineage), slots: &[u32]) {
+    fn free(&mut self, (index, log): (WorkerIndex, &mut Replacements), slots: &[u32]) {
         self.frees.add(slots);
         if self.frees.words().len() > FREES_WORDS_MAX {
-            self.write((index, lineage), &[]);
+            self.write((index, log), &[]);
         }
     }
 
@@ -547,7 +536,7 @@ impl Drop for EmbeddedConnection {
 struct LinkSink<'a> {
     links: &'a mut [WorkerProcess],
     scratch: &'a mut Vec<u32>,
-    lineage: &'a mut Lineage,
+    replacements: &'a mut Replacements,
     answers: &'a mut Answers,
     log: &'a mut Option<Log>,
     given_up: &'a mut Vec<(WorkerIndex, String)>,
@@ -557,7 +546,7 @@ impl LinkSink<'_> {
     fn deliver(&mut self, worker: WorkerIndex) {
         let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
-            link.write((worker, self.lineage), self.scratch);
+            link.write((worker, self.replacements), self.scratch);
         }
     }
 }
@@ -567,12 +556,12 @@ impl Sink for LinkSink<'_> {
         self.scratch.clear();
         let place = to_usize(worker);
         // Nothing waits for words that are sent to a worker that is gone, or that are written down.
-        let is_sent = |link: &&WorkerProcess| link.alive && !self.lineage.is_held();
+        let is_sent = |link: &&WorkerProcess| link.alive && self.replacements.sends_to(worker);
         let link = self.links.get(place).filter(is_sent);
         match payload::encode(instruction, link.map(|link| &link.payloads), self.scratch) {
             Ok(()) if instruction.op == Op::Chunk => {
                 if let Some(link) = self.links.get_mut(place).filter(|link| link.alive) {
-                    link.write_chunk((worker, self.lineage), self.scratch, instruction);
+                    link.write_chunk((worker, self.replacements), self.scratch, instruction);
                 }
             }
             Ok(()) => self.deliver(worker),
@@ -584,14 +573,14 @@ impl Sink for LinkSink<'_> {
     fn words(&mut self, worker: WorkerIndex, words: &[u32]) {
         let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
-            link.write((worker, self.lineage), words);
+            link.write((worker, self.replacements), words);
         }
     }
 
     fn free(&mut self, worker: WorkerIndex, slots: &[u32]) {
         let place = to_usize(worker);
         if let Some(link) = self.links.get_mut(place) {
-            link.free((worker, self.lineage), slots);
+            link.free((worker, self.replacements), slots);
         }
     }
 
@@ -600,7 +589,7 @@ impl Sink for LinkSink<'_> {
         match message::encode(message, self.scratch) {
             Ok(()) => {
                 if let Some(link) = self.links.get_mut(to_usize(worker)) {
-                    link.write_message((worker, self.lineage), self.scratch);
+                    link.write_message((worker, self.replacements), self.scratch);
                 }
             }
             Err(error) => self.give_up(worker, &unsent(&error)),

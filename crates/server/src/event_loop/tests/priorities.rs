@@ -28,7 +28,7 @@ impl Two {
         let policy = policy.map(|text| ClusterPolicy::parse(text).unwrap());
         let mut event_loop = event_loop.with_accounts(Accounts::new(policy));
         let (worker, clients) = (Wires::new(), [Wires::new(), Wires::new()]);
-        event_loop.add_worker(0, worker.link(), &[]);
+        event_loop.add_worker(0, worker.link(), Vec::new());
         let sessions = [0, 1].map(|_| event_loop.dispatcher.open_session());
         for ((session, user), wires) in sessions.into_iter().zip(["ada", "bob"]).zip(&clients) {
             event_loop.note_user(session, user, None);

@@ -8,7 +8,7 @@ use super::super::ring_inbox::PROCESS_ENDED;
 use super::super::worker_child::{ForkServer, LAST_WORDS};
 use super::super::{Connection, Deaths};
 use super::{EmbeddedConnection, LinkSink, WorkerProcess};
-use gt_dispatcher::{Event, Lineage, Sink, WorkerIndex};
+use gt_dispatcher::{Dispatcher, Event, Remade, Replacements, Sink, WorkerIndex};
 use gt_protocol::Kind;
 use gt_protocol::integer::to_usize;
 use gt_protocol::message::{Peer, Reach, ToClient, ToWorker};
@@ -18,11 +18,6 @@ use gt_transport::{ControlKind, ControlRecord, SlabReader, eventfd, slab};
 use rustix::event::epoll;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Deaths of workers in that time after which values are not made again.
-const DEATHS_MAX: usize = 60;
-const DEATHS_WINDOW: Duration = Duration::from_mins(1);
 
 /// Successors of one worker that may end in a row before they have looked for work.
 const FAILED_STARTS_MAX: u32 = 3;
@@ -118,8 +113,7 @@ impl EmbeddedConnection {
         let (core, mut outputs) = self.split(answers);
         let index = WorkerIndex::try_from(index).expect("workers are few");
         core.handle(Event::WorkerLeft { index, reason }, &mut outputs);
-        self.lineage.leave(index);
-        self.successors.remove(&index);
+        self.replacements.left(index);
         self.end_given_up(answers);
         self.tell_gone(index, value);
         self.finish_recovery(answers);
@@ -166,67 +160,61 @@ impl EmbeddedConnection {
         self.links[place].alive = true;
         self.introduce(place, answers);
         let process = self.links[place].child.id();
-        self.lineage.append(index, old.frees.words());
-        self.hold();
-        self.note_death();
+        self.replacements.note(index, old.frees.words());
+        // Written down from here on, until all have said what they have lost.
+        self.flush();
+        self.replacements.hold();
+        self.replacements.died(&mut self.core, index, self.began.elapsed());
+        self.core.successor_joined(index);
+        self.replacements.succeed(index);
         // A member that waits in a collective has not brought itself down.
         let last = last.filter(|last| last.op.info().kind() != Kind::Collective);
         let last = last.map(|last| (last.session, last.tag));
         let (core, mut outputs) = self.split(answers);
         core.worker_replaced((index, reason), last, &mut outputs);
         core.handle(Event::WorkerProcess { index, process }, &mut outputs);
-        self.successors.insert(index);
         self.end_given_up(answers);
         self.finish_recovery(answers);
-    }
-
-    /// Writes down from here on what the workers are sent, until all have said what they have lost.
-    fn hold(&mut self) {
-        self.flush();
-        self.lineage.hold();
     }
 
     /// Makes the values of dead workers again once all others have said what they have lost.
     pub(super) fn finish_recovery(&mut self, answers: &mut Answers) {
         if self.core.knows_losses() {
-            self.end_recovery(self.deaths.len() <= DEATHS_MAX, answers);
+            self.end_recovery(Replacements::finish, answers);
         }
     }
 
     /// Ends a recovery before all have answered: nothing is made again.
     pub(super) fn abandon_recovery(&mut self, answers: &mut Answers) {
         if self.core.is_recovering() {
-            self.end_recovery(false, answers);
+            self.end_recovery(Replacements::abandon, answers);
         }
     }
 
-    fn end_recovery(&mut self, makes_again: bool, answers: &mut Answers) {
+    fn end_recovery(
+        &mut self,
+        end: fn(&mut Replacements, &mut Dispatcher, &mut dyn Sink) -> Option<Remade>,
+        answers: &mut Answers,
+    ) {
         self.flush();
         let mut outputs = LinkSink {
             links: &mut [],
             scratch: &mut self.scratch,
-            lineage: &mut Lineage::new(0),
+            replacements: &mut Replacements::default(),
             answers,
             log: &mut self.log,
             given_up: &mut self.given_up,
         };
-        let words = self.core.finish_recovery(&mut self.lineage, makes_again, &mut outputs);
-        self.lineage.resume();
-        for (index, words) in words {
+        let Some(remade) = end(&mut self.replacements, &mut self.core, &mut outputs) else {
+            return;
+        };
+        for (index, words) in remade.words {
             let Some(link) = self.links.get_mut(to_usize(index)) else { continue };
             frames(&words).for_each(|frame| link.write_unlogged(frame));
         }
-        for index in std::mem::take(&mut self.successors) {
+        for index in remade.successors {
             answers.receive(&ToClient::WorkerJoined { index, is_late: false });
         }
-    }
-
-    /// Counts a death. Where workers die too often, making their values again may be what they die
-    /// of.
-    fn note_death(&mut self) {
-        let now = Instant::now();
-        self.deaths.retain(|at| now.duration_since(*at) < DEATHS_WINDOW);
-        self.deaths.push(now);
     }
 
     /// Introduces a new worker and the others to each other: before any instruction that means it.

@@ -35,6 +35,8 @@ class Arguments {
   // None: no dimension is named. One integer reads as a list of one.
   std::optional<Sizes> dims();
   std::optional<std::string_view> optional_text();
+  // Reads the rest: true if all of it is absent.
+  bool has_none_left();
 
   // True if every argument has been read, and each was of the kind that was asked for.
   bool are_well_formed() const { return is_well_formed_ && next_ == arguments_.size(); }

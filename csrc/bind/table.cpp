@@ -175,7 +175,7 @@ class PythonResults {
 };
 
 nb::object run(const char* name, nb::tuple arguments, nb::object make, int threads,
-               int threads_most, bool takes_all) {
+               int threads_most, bool takes_all, bool has_mkl) {
   const KernelRow* row = find_kernel(name);
   if (row == nullptr) {
     throw nb::key_error(name);
@@ -184,7 +184,8 @@ nb::object run(const char* name, nb::tuple arguments, nb::object make, int threa
   checked_threads(name, threads_most);
   const PythonArguments given(arguments);
   PythonResults results(make);
-  const KernelCaller caller{&results, &PythonResults::make, threads, threads_most, takes_all};
+  const KernelCaller caller{&results, &PythonResults::make, threads, threads_most, takes_all,
+                            has_mkl};
   char text[kTextBytes];
   int count = 0;
   {
@@ -211,7 +212,7 @@ nb::object run(const char* name, nb::tuple arguments, nb::object make, int threa
 
 void bind_table(nb::module_& module) {
   module.def("run", &run, "name"_a, "arguments"_a, "make"_a.none() = nb::none(), "threads"_a = 1,
-             "threads_most"_a = 1, "takes_all"_a = true,
+             "threads_most"_a = 1, "takes_all"_a = true, "has_mkl"_a = false,
              R"(Runs a kernel of the table (csrc/table) on arrays of torch or numpy.
 
 Args:
@@ -222,6 +223,7 @@ Args:
     threads: Threads to use at most, 1 to 256.
     threads_most: The same for products and updates.
     takes_all: Also calls for which the kernel is not the fastest.
+    has_mkl: MKL computes the caller's other products.
 
 Returns:
     The results; None where the kernel does not take the call.

@@ -30,7 +30,7 @@ inline int failed(std::string_view what, char* text, std::size_t text_bytes) {
 // The entry of a kernel.
 //
 // `Call` is built from Arguments, which it reads in the row's order. Its is_valid() says whether
-// the kernel computes the call at all, pays() whether it is faster than what runs
+// the kernel computes the call at all, pays() or pays(caller) whether it is faster than what runs
 // otherwise; run() makes the results, or returns false where only the values say that it is another
 // implementation's call.
 template <class Call>
@@ -39,7 +39,14 @@ int run_kernel(const KernelArgument* arguments, std::size_t count, const KernelC
   try {
     Arguments from(arguments, count);
     const Call call(from);
-    if (!from.are_well_formed() || !call.is_valid() || !(caller.takes_all != 0 || call.pays())) {
+    const auto pays = [&] {
+      if constexpr (requires { call.pays(caller); }) {
+        return call.pays(caller);
+      } else {
+        return call.pays();
+      }
+    };
+    if (!from.are_well_formed() || !call.is_valid() || !(caller.takes_all != 0 || pays())) {
       return NOT_TAKEN;
     }
     count_call();

@@ -33,7 +33,7 @@ from gt.tensors.draws import Generator
 from typing import Any
 from typing import SupportsIndex
 
-__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'LEASE_SECONDS_MAX', 'PUBLISHED_NAME_BYTES_MAX', 'PreparedCall', 'RegionPrograms', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'borrow', 'build_safetensors_header', 'call', 'cancel', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'grant', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'metadata_address', 'new_token', 'next_draw', 'numbered', 'offer_aten', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'program_steps', 'publish', 'published', 'published_names', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rebalance', 'region_close', 'region_open', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'session_request', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_rows', 'view_source', 'worker_stats', 'workers', 'write_certificates']
+__all__ = ['Application', 'ErrorKeeper', 'ForkRequest', 'ForkRequests', 'Function', 'GradFn', 'LEASE_SECONDS_MAX', 'PUBLISHED_NAME_BYTES_MAX', 'PreparedCall', 'RegionPrograms', 'Tensor', 'WeightGradients', '__version__', 'accumulate_hooks', 'adamw_step', 'anomaly_mode', 'apply_in_place', 'as_strided', 'assign_', 'autocast_region', 'autocast_to', 'backward', 'become_view', 'bfloat16', 'bool', 'borrow', 'build_safetensors_header', 'call', 'cancel', 'change_shape', 'check_mask', 'check_writable', 'class_name', 'complex128', 'complex64', 'configure', 'connect', 'consecutive_slices', 'decode_device_buffers', 'decode_device_event', 'decode_device_trial', 'decode_group_payload', 'describe', 'disconnect', 'distribute', 'dtype', 'encode_device_buffers', 'encode_device_event', 'encode_device_trial', 'encode_group_payload', 'end_with_program', 'entries', 'executing_op', 'explain', 'fill_', 'float16', 'float32', 'float64', 'forget_autocasts', 'from_bytes', 'from_numbers', 'from_numpy_copy', 'get_default_dtype', 'gpu_workers', 'grad', 'grant', 'has_begun', 'init', 'int16', 'int32', 'int64', 'int8', 'is_connected', 'is_grad_enabled', 'is_pass_for_inputs', 'is_read_only', 'keep', 'layout', 'leave_parent', 'local_shard', 'manual_seed', 'memory', 'memory_address', 'memory_copy', 'metadata_address', 'new_token', 'next_draw', 'numbered', 'offer_aten', 'op_table', 'parse_layout', 'parse_safetensors_header', 'parse_trace_line', 'pop_saved_tensors_hooks', 'prepare', 'print_tape', 'program_steps', 'publish', 'published', 'published_names', 'push_saved_tensors_hooks', 'read_bytes', 'read_only', 'rebalance', 'region_close', 'region_open', 'rng_state', 'run_on_descriptors', 'run_on_socket', 'serve', 'session_counters', 'session_request', 'set_anomaly_mode', 'set_autocast_policies', 'set_autocast_region', 'set_default_dtype', 'set_grad_enabled', 'set_rng_state', 'set_signal_variable', 'set_upload_signal', 'sgd_step', 'show_instructions', 'signal_configure', 'signal_entered', 'signal_left', 'signal_new', 'signal_of_gradients', 'split_backward', 'stats', 'synchronize', 'take_memory', 'tensor_hooks', 'uint8', 'unread_failures', 'unwatched', 'value_before', 'view_rows', 'view_source', 'worker_stats', 'workers', 'write_certificates']
 
 # In a class the names of its methods (float, int, type, ...) hide these.
 _bool: TypeAlias = builtins.bool
@@ -1600,13 +1600,15 @@ def borrow(session: str, name: str) -> str:
     """Keeps what another session has published under a name, for [`published`]; without a session that is given back."""
 @final
 class RegionPrograms:
-    def __new__(cls, threshold: _int, least: _int, most: _int) -> Self: ...
+    def __new__(cls, threshold: _int, least: _int, most: _int, is_timed: _bool) -> Self: ...
     def uploaded(self, digest: _int, bytes: Tensor) -> None:
         """Notes the tensor that holds a program's bytes."""
     def answered(self, digest: _int, answer: _int) -> None:
         """Notes a worker's answer about a program: 0 compiling, 1 ready, 2 refused."""
-    def stages(self) -> list[tuple[_int, _int, str, _int, _int]]:
-        """Digest, number of instructions, stage, and numbers of occurrences and calls of each program."""
+    def timed(self, digest: _int, nanoseconds: _int) -> None:
+        """Notes the nanoseconds that a timed run of a program took."""
+    def stages(self) -> list[tuple[_int, _int, str, _int, _int, tuple[_int, _int] | None]]:
+        """Digest, number of instructions, stage, numbers of occurrences and calls, and nanoseconds of the instructions and of a call where they were timed, of each program."""
 
 def region_open(programs: RegionPrograms) -> _bool:
     """Opens a region; returns false where that is not possible, and everything runs as always."""
@@ -1615,7 +1617,7 @@ def region_close(
 ) -> tuple[
     list[tuple[str | None, _int, str, str | None]],
     list[tuple[_int, builtins.bytes]],
-    list[tuple[_int, Tensor]],
+    list[tuple[_int, list[Tensor]]],
 ]: ...
 def session_request(action: str, name: str) -> str:
     """Asks the dispatcher for the named sessions (`list`) or what users have used (`usage`), or to take a session from its client (`detach`) or end it (`end`); returns its answer."""
@@ -1727,6 +1729,8 @@ def signal_entered() -> _int:
     """Number of instructions that this thread has made, for [`super::caller::signal_left`]."""
 def signal_left(signal: _int, entered: _int) -> None:
     """Leaves a scope that was entered after `entered` instructions. If none has been made since, the scope is a boundary, and the dispatcher is told: its name goes to the next transfer."""
+def show_instructions(is_on: _bool) -> None:
+    """Sets if the client writes a line for each instruction that it emits."""
 def set_upload_signal(signal: _int | None) -> None:
     """Sets the scope of uploads that look like a batch; None for none."""
 def workers() -> list[_int]:

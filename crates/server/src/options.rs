@@ -36,6 +36,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --resume-seconds N     keep what a broken connection of another host served for so long (10; 0: for ever)
   --lease-seconds N      keep a named session without a client for so long (600), unless the client says otherwise
   --log-payloads         keep payloads too, in FILE.d/
+  --log-decisions        log each placement and its reason
   --standby              keep a copy of the process that goes on if this one is killed (peers by shared memory)
   -h, --help, --version
 ";
@@ -58,6 +59,16 @@ impl TlsFiles {
     }
 }
 
+/// Records of instructions that are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceOptions {
+    pub instruction_log: Option<PathBuf>,
+    /// True to keep payloads beside the log.
+    pub has_payloads: bool,
+    /// True to log each placement and its reason.
+    pub shows_decisions: bool,
+}
+
 /// Configuration, made once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
@@ -71,11 +82,10 @@ pub struct ServerOptions {
     pub policy: Option<PathBuf>,
     pub audit_log: Option<PathBuf>,
     pub log_level: Level,
-    pub instruction_log: Option<PathBuf>,
+    pub traces: TraceOptions,
     pub prices: Option<PathBuf>,
     /// True to measure the prices that `prices` lacks, and to write them there.
     pub probe: bool,
-    pub log_payloads: bool,
     /// Limits of links to other hosts.
     pub links: LinkLimits,
     /// Time for which a named session waits for its next client.
@@ -114,11 +124,22 @@ pub enum UsageError {
 }
 
 impl ServerOptions {
+    /// Refuses options that do not go together.
+    fn check(&self) -> Result<(), UsageError> {
+        if self.traces.has_payloads && self.traces.instruction_log.is_none() {
+            return Err(UsageError::PayloadsWithoutLog);
+        }
+        if self.probe && self.prices.is_none() {
+            return Err(UsageError::ProbeWithoutFile);
+        }
+        self.check_standby()
+    }
+
     /// Refuses what a copy of the process cannot go on with: files that another thread may be at in
     /// the moment of the fork, and connections whose tokens and keys it does not have.
     fn check_standby(&self) -> Result<(), UsageError> {
         let others = [
-            ("--instruction-log", self.instruction_log.is_some()),
+            ("--instruction-log", self.traces.instruction_log.is_some()),
             ("--probe", self.probe),
             ("--token-file", self.token_file.is_some()),
             ("--audit-log", self.audit_log.is_some()),
@@ -147,10 +168,9 @@ impl Command {
             policy: None,
             audit_log: None,
             log_level: Level::INFO,
-            instruction_log: None,
+            traces: TraceOptions::default(),
             prices: None,
             probe: false,
-            log_payloads: false,
             links: LinkLimits::default(),
             lease: LEASE,
             standby: false,
@@ -167,7 +187,9 @@ impl Command {
                 Long("policy") => options.policy = Some(parser.value()?.into()),
                 Long("audit-log") => options.audit_log = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
-                Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
+                Long("instruction-log") => {
+                    options.traces.instruction_log = Some(parser.value()?.into());
+                }
                 Long("prices") => options.prices = Some(parser.value()?.into()),
                 Long("probe") => options.probe = true,
                 Long("ask-seconds") => {
@@ -180,7 +202,8 @@ impl Command {
                 }
                 Long("lease-seconds") => options.lease = seconds(parser.value()?.string()?)?,
                 Long("standby") => options.standby = true,
-                Long("log-payloads") => options.log_payloads = true,
+                Long("log-payloads") => options.traces.has_payloads = true,
+                Long("log-decisions") => options.traces.shows_decisions = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),
                 Long(_) | Short(_) | lexopt::Arg::Value(_) => {
@@ -188,14 +211,8 @@ impl Command {
                 }
             }
         }
-        if options.log_payloads && options.instruction_log.is_none() {
-            return Err(UsageError::PayloadsWithoutLog);
-        }
-        if options.probe && options.prices.is_none() {
-            return Err(UsageError::ProbeWithoutFile);
-        }
         options.tls = TlsFiles::of(certificate, key)?;
-        options.check_standby()?;
+        options.check()?;
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),
             (Some(_), _, _) => return Err(UsageError::ListenTwice),

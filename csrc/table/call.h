@@ -77,6 +77,23 @@ bool are_float32(const Views&... views) {
   return (is_float32(views) && ...);
 }
 
+// Contiguous float32.
+inline bool is_row_major(const TensorView& view) {
+  return is_float32(view) && view.is_contiguous();
+}
+inline bool is_row_major(const std::optional<TensorView>& view) {  // or absent
+  return !view || is_row_major(*view);
+}
+
+inline std::size_t count_of(const TensorView& view) {
+  return static_cast<std::size_t>(view.elements());
+}
+
+inline const float* floats(const TensorView& view) { return static_cast<const float*>(view.data); }
+inline const float* floats(const std::optional<TensorView>& view) {  // null where absent
+  return view ? floats(*view) : nullptr;
+}
+
 inline Sizes sizes_of(const TensorView& view) {
   return {view.shape, static_cast<std::size_t>(view.rank)};
 }

@@ -11,10 +11,6 @@
 namespace gt {
 namespace {
 
-bool is_row_major(const TensorView& view) { return is_float32(view) && view.is_contiguous(); }
-
-const float* floats(const TensorView& view) { return static_cast<const float*>(view.data); }
-
 // A function of one operand, whose loop is `compute`.
 struct FunctionCall {
   explicit FunctionCall(Arguments& from) : self(from.tensor()) {}
@@ -22,10 +18,9 @@ struct FunctionCall {
   bool is_valid() const { return is_row_major(self); }
   bool pays() const { return true; }
 
-  std::size_t count() const { return static_cast<std::size_t>(self.elements()); }
   bool compute(Unary kind, Results& results) const {
     array_path().unary[static_cast<std::size_t>(kind)](floats(self), results.floats(sizes_of(self)),
-                                                       count());
+                                                       count_of(self));
     return true;
   }
 
@@ -42,10 +37,9 @@ struct GradientCall {
   }
   bool pays() const { return true; }
 
-  std::size_t count() const { return static_cast<std::size_t>(grad.elements()); }
   bool compute(UnaryBackward kind, Results& results) const {
     array_path().unary_backward[static_cast<std::size_t>(kind)](
-        floats(grad), floats(kept), results.floats(sizes_of(grad)), count());
+        floats(grad), floats(kept), results.floats(sizes_of(grad)), count_of(grad));
     return true;
   }
 
@@ -102,8 +96,9 @@ struct FunctionOfNumbers : FunctionCall {
 
   bool run(Results& results) const {
     float* out = results.floats(sizes_of(self));
-    std::apply([&](auto... one) { (array_path().*kLoop)(floats(self), one..., out, count()); },
-               rest);
+    std::apply(
+        [&](auto... one) { (array_path().*kLoop)(floats(self), one..., out, count_of(self)); },
+        rest);
     return true;
   }
 
@@ -118,7 +113,7 @@ struct GradientOfNumbers : GradientCall {
     float* out = results.floats(sizes_of(grad));
     std::apply(
         [&](auto... one) {
-          (array_path().*kLoop)(floats(grad), floats(kept), one..., out, count());
+          (array_path().*kLoop)(floats(grad), floats(kept), one..., out, count_of(grad));
         },
         rest);
     return true;
@@ -139,7 +134,7 @@ struct Clamp : FunctionCall {
   }
   bool run(Results& results) const {
     array_path().clamp(floats(self), static_cast<float>(low), static_cast<float>(high),
-                       results.floats(sizes_of(self)), count());
+                       results.floats(sizes_of(self)), count_of(self));
     return true;
   }
 

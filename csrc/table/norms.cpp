@@ -11,8 +11,6 @@
 namespace gt {
 namespace {
 
-std::size_t count_of(const TensorView& view) { return static_cast<std::size_t>(view.elements()); }
-
 bool has_elements(const std::optional<TensorView>& view, std::size_t count) {
   return !view || count_of(*view) == count;
 }
@@ -35,14 +33,6 @@ std::vector<std::int64_t> sizes_of_rows(const TensorView& input, Sizes size) {
   std::vector<std::int64_t> sizes(input.shape, input.shape + input.rank);
   std::fill(sizes.end() - static_cast<std::ptrdiff_t>(size.size()), sizes.end(), 1);
   return sizes;
-}
-
-bool is_row_major(const std::optional<TensorView>& view) {
-  return !view || (is_float32(*view) && view->is_contiguous());
-}
-
-const float* floats(const std::optional<TensorView>& view) {
-  return view ? static_cast<const float*>(view->data) : nullptr;
 }
 
 // input, weight, bias, size, eps.

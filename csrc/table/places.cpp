@@ -10,13 +10,7 @@
 namespace gt {
 namespace {
 
-bool is_row_major(const TensorView& view) { return is_float32(view) && view.is_contiguous(); }
-
 bool is_index(const TensorView& view) { return view.element == Element::kInt64; }
-
-const float* floats(const TensorView& view) { return static_cast<const float*>(view.data); }
-
-std::size_t count_of(const TensorView& view) { return static_cast<std::size_t>(view.elements()); }
 
 const std::int64_t* integers(const RowMajor& index) {
   return static_cast<const std::int64_t*>(index.data());

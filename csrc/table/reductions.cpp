@@ -33,7 +33,7 @@ struct ReductionCall {
   std::vector<DimShape> passes() const {
     const std::vector<bool> is_reduced = reduced_dims();
     std::vector<DimShape> passes;
-    std::size_t inner = 1, outer = static_cast<std::size_t>(self.elements());
+    std::size_t inner = 1, outer = count_of(self);
     for (std::size_t dim = is_reduced.size(); dim-- > 0;) {
       const auto size = static_cast<std::size_t>(self.shape[dim]);
       outer /= size;

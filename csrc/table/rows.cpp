@@ -8,10 +8,6 @@
 namespace gt {
 namespace {
 
-const float* floats(const TensorView& view) { return static_cast<const float*>(view.data); }
-
-bool is_row_major(const TensorView& view) { return is_float32(view) && view.is_contiguous(); }
-
 bool are_alike(const TensorView& one, const TensorView& other) {
   return std::ranges::equal(sizes_of(one), sizes_of(other));
 }
@@ -23,7 +19,7 @@ bool is_last(const TensorView& view, std::int64_t dim) {
 struct Rows {
   explicit Rows(const TensorView& view)
       : columns(static_cast<std::size_t>(view.size(-1))),
-        count(columns == 0 ? 0 : static_cast<std::size_t>(view.elements()) / columns) {}
+        count(columns == 0 ? 0 : count_of(view) / columns) {}
 
   std::size_t columns, count;
 };
@@ -201,7 +197,7 @@ struct Errors {
   bool are_valid() const {
     return are_float32(self, target) && are_alike(self, target) && !self.is_empty();
   }
-  std::size_t count() const { return static_cast<std::size_t>(self.elements()); }
+  std::size_t count() const { return count_of(self); }
 
   // out = self - target.
   void subtract(float* out, int threads) const {

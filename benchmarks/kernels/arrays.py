@@ -55,26 +55,34 @@ def _random(*shape: int) -> _Array:
 
 
 def _case(
-    name: str,
-    moved: int,
-    torch_call: Callable[[], object],
-    own: Callable[..., None],
-    *arrays: _Array,
+    name: str, moved: int, torch_call: Callable[[], object], kernel: str, *arguments: object
 ) -> Case:
-    """A case whose arguments are all arrays, `moved` of which are read or written."""
-    return Case(name, moved * arrays[0].nbytes, torch_call, lambda _: own(*arrays), "B")
+    """A case of a kernel whose first argument is an array; `moved` like it are read or written."""
+    first = arguments[0]
+    assert isinstance(first, np.ndarray)
+    return Case(name, moved * first.nbytes, torch_call, lambda _: run(kernel, *arguments), "B")
+
+
+def _with_approximation(name: str) -> tuple[str, tuple[str, ...]]:
+    """The kernel, and gelu's approximation."""
+    is_gelu = name.startswith("gelu")
+    return (
+        name.removesuffix("_tanh"),
+        ("tanh" if name.endswith("tanh") else "none",) if is_gelu else (),
+    )
 
 
 def _of_each_element(count: int) -> Iterator[Case]:
     x, grad, out = _random(count), _random(count), np.empty(count, np.float32)
     t_x, t_grad, t_out = (torch.from_numpy(one) for one in (x, grad, out))
     for name, function in _FUNCTIONS.items():
-        own = getattr(_kernels, name)
-        yield _case(f"{name} {count}", 2, partial(function, t_x, t_out), own, x, out)
+        kernel, rest = _with_approximation(name)
+        yield _case(f"{name} {count}", 2, partial(function, t_x, t_out), kernel, x, *rest)
     for name, gradient in _GRADIENTS.items():
-        own = getattr(_kernels, f"{name}_backward")
+        kernel, rest = _with_approximation(name)
         torch_call = partial(gradient, t_grad, t_x, t_out)
-        yield _case(f"gradient of {name} {count}", 3, torch_call, own, grad, x, out)
+        title = f"gradient of {name} {count}"
+        yield _case(title, 3, torch_call, f"{kernel}_backward", grad, x, *rest)
 
 
 def _of_numbers_and_conditions(count: int) -> Iterator[Case]:
@@ -84,15 +92,15 @@ def _of_numbers_and_conditions(count: int) -> Iterator[Case]:
     calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "leaky_relu": (
             lambda: _aten.leaky_relu.out(t_x, 0.1, out=t_out),
-            lambda: _kernels.leaky_relu(x, 0.1, out),
+            lambda: run("leaky_relu", x, 0.1),
         ),
         "softplus": (
             lambda: _aten.softplus.out(t_x, out=t_out),
-            lambda: _kernels.softplus(x, 1.0, 20.0, out),
+            lambda: run("softplus", x, 1.0, 20.0),
         ),
         "clamp": (
             lambda: torch.clamp(t_x, -1, 1, out=t_out),
-            lambda: _kernels.clamp(x, -1, 1, out),
+            lambda: run("clamp", x, -1, 1),
         ),
         "where": (
             lambda: torch.where(t_condition, t_x, t_y, out=t_out),
@@ -115,10 +123,10 @@ def _softmax(rows: int, columns: int) -> Iterator[Case]:
         title = f"{name} {rows} x {columns}"
         t_y = forward(t_x, -1, False)
         torch_call = partial(forward.out, t_x, -1, False, out=t_out)
-        yield _case(title, 2, torch_call, getattr(_kernels, name), x, out)
+        yield _case(title, 2, torch_call, name, x, -1, None)
         torch_call = partial(backwards[name], t_grad, t_y, -1, torch.float32)
-        own = getattr(_kernels, f"{name}_backward")
-        yield _case(f"gradient of {title}", 3, torch_call, own, grad, t_y.numpy(), out)
+        own = f"{name}_backward"
+        yield _case(f"gradient of {title}", 3, torch_call, own, grad, t_y.numpy(), -1)
 
 
 def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
@@ -127,18 +135,14 @@ def _layer_norm(rows: int, columns: int) -> Iterator[Case]:
     weight, bias = _random(columns), _random(columns)
     t_x, t_grad, t_weight, t_bias = (torch.from_numpy(one) for one in (x, grad, weight, bias))
 
-    def own_forward(_: int) -> list[_Array]:
-        results = [np.empty(size, np.float32) for size in (x.shape, rows, rows)]
-        _kernels.layer_norm(x, weight, bias, 1e-5, *results)
-        return results
+    def own_forward(_: int) -> Sequence[_Array]:
+        return run("layer_norm", x, weight, bias, (columns,), 1e-5)
 
     _, mean, rstd = own_forward(1)
-    t_mean, t_rstd = torch.from_numpy(mean[:, None]), torch.from_numpy(rstd[:, None])
+    t_mean, t_rstd = torch.from_numpy(mean), torch.from_numpy(rstd)
 
-    def own_backward(_: int) -> list[_Array]:
-        grads = [np.empty(size, np.float32) for size in (x.shape, columns, columns)]
-        _kernels.layer_norm_backward(grad, x, mean, rstd, weight, *grads)
-        return grads
+    def own_backward(_: int) -> Sequence[_Array]:
+        return run("layer_norm_backward", grad, x, mean, rstd, weight, (columns,))
 
     yield Case(
         f"layer norm {rows} x {columns}",
@@ -217,11 +221,11 @@ def _reductions(rows: int, columns: int) -> Iterator[Case]:
     t_x = torch.from_numpy(x)
     functions: dict[str, Callable[..., object]] = {"sum": torch.sum, "amax": torch.amax}
     for name, function in functions.items():
-        own = getattr(_kernels, name)
-        for dim, out, inner in ((1, by_row, 1), (0, by_column, columns)):
+        rest = (None,) if name == "sum" else ()
+        for dim, out in ((1, by_row), (0, by_column)):
             torch_call = partial(function, t_x, (dim,), out=torch.from_numpy(out))
             title = f"{name} over dim {dim} of {rows} x {columns}"
-            yield Case(title, x.nbytes, torch_call, lambda _, a=(x, out, inner), f=own: f(*a), "B")
+            yield _case(title, 1, torch_call, name, x, dim, False, *rest)
 
 
 def _along_dims(rows: int, columns: int) -> Iterator[Case]:
@@ -271,15 +275,15 @@ def _at_places(rows: int, columns: int) -> Iterator[Case]:
     calls: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "gather": (
             lambda: torch.gather(t_x, 1, t_of_row, out=t_out),
-            lambda: _kernels.gather(x, of_row, 1, out),
+            lambda: run("gather", x, of_row, 1),
         ),
         "scatter_add": (
             lambda: t_out.scatter_add_(1, t_of_row, t_source),
-            lambda: _kernels.scatter_add(out, of_row, 1, source),
+            lambda: run("scatter_add", out, of_row, source, 1),
         ),
         "rows of": (
             lambda: torch.index_select(t_x, 0, t_row, out=t_out),
-            lambda: _kernels.take_rows(x, row, out),
+            lambda: run("index_select", x, row, 0),
         ),
         "transposed copy of": (
             lambda: t_turned.copy_(t_x.T),
@@ -291,14 +295,14 @@ def _at_places(rows: int, columns: int) -> Iterator[Case]:
 
 
 def _cross_entropy(rows: int, columns: int) -> Iterator[Case]:
-    x, log_probs, losses = _random(rows, columns), _random(rows, columns), _random(rows)
+    x = _random(rows, columns)
     target = np.random.default_rng(0).integers(0, columns, rows)
     t_x, t_target = torch.from_numpy(x), torch.from_numpy(target)
     yield Case(
         f"cross-entropy {rows} x {columns}",
         2 * x.nbytes,
         lambda: torch.nn.functional.cross_entropy(t_x, t_target, reduction="none"),
-        lambda _: _kernels.cross_entropy(x, target, -100, log_probs, losses),
+        lambda _: run("cross_entropy", x, target, None, "none", -100, 0.0),
         "B",
     )
 

@@ -1,11 +1,10 @@
-// Python arguments of kernels over arrays: contiguous arrays of float32, and their rows.
+// Python arguments of kernels over arrays: contiguous arrays of float32 and of int64.
 #pragma once
 
 #include <nanobind/ndarray.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <stdexcept>
 
 #include "core/message.h"
@@ -30,30 +29,6 @@ inline int checked_threads(const char* op, int threads) {
         message(op, ": threads ", threads, " is not in [1, ", kThreadsMax, "]"));
   }
   return threads;
-}
-
-template <class Array>
-const float* optional_data(const char* op, const char* name, const std::optional<Array>& array,
-                           std::size_t expected) {
-  if (!array) {
-    return nullptr;
-  }
-  check_count(op, name, array->size(), expected);
-  return array->data();
-}
-
-// Rows along an array's last dimension; 0 rows where it has no element.
-struct Rows {
-  std::size_t count, columns;
-};
-
-template <class Array>
-Rows rows_of(const char* op, const Array& array) {
-  if (array.ndim() == 0) {
-    throw std::invalid_argument(message(op, ": an array of rows has at least one dimension"));
-  }
-  const std::size_t columns = array.shape(array.ndim() - 1);
-  return {columns == 0 ? 0 : array.size() / columns, columns};
 }
 
 }  // namespace gt

@@ -18,15 +18,10 @@ using nb::literals::operator""_a;
 namespace gt {
 namespace {
 
-// In the order of ChainOp.
-constexpr std::string_view kNames[kChainOpCount] = {
-    "neg", "abs", "square",        "reciprocal", "sqrt", "rsqrt", "relu", "copy", "add", "sub",
-    "mul", "div", "relu_backward", "eq",         "ne",   "lt",    "le",   "gt",   "ge",  "where"};
-
-ChainOp op_of(std::string_view name) {
-  for (std::size_t at = 0; at < kChainOpCount; ++at) {
-    if (kNames[at] == name) {
-      return static_cast<ChainOp>(at);
+LoopOperator op_of(std::string_view name) {
+  for (const LoopFacts& facts : LOOP_FACTS) {
+    if (facts.row == name && has(facts.op, STEP)) {
+      return facts.op;
     }
   }
   throw nb::value_error(message("chain: it has no operator ", name).c_str());
@@ -70,6 +65,18 @@ struct Steps {
 }  // namespace
 
 void bind_chain(nb::module_& module) {
+  module.def(
+      "chain_rows",
+      [] {
+        nb::list rows;
+        for (const LoopFacts& facts : LOOP_FACTS) {
+          if (has(facts.op, STEP) && has(facts.op, JOINS)) {
+            rows.append(nb::str(facts.row.data(), facts.row.size()));
+          }
+        }
+        return rows;
+      },
+      "Rows that run in one pass with such rows before and after them, as steps of a chain.");
   module.def(
       "fitting_chain",
       [](nb::handle out, const nb::sequence& given, int least, int threads) {

@@ -34,13 +34,6 @@ std::size_t elements(const KernelTensor& tensor) {
 
 static_assert(kChainSteps == CHAIN_STEPS_MAX);
 
-// In the order of ChainCode.
-constexpr ChainOp kChainOps[] = {
-    ChainOp::kNeg,  ChainOp::kAbs,          ChainOp::kSquare, ChainOp::kReciprocal, ChainOp::kRsqrt,
-    ChainOp::kRelu, ChainOp::kCopy,         ChainOp::kAdd,    ChainOp::kSub,        ChainOp::kMul,
-    ChainOp::kDiv,  ChainOp::kReluBackward, ChainOp::kEq,     ChainOp::kNe,         ChainOp::kLt,
-    ChainOp::kLe,   ChainOp::kGt,           ChainOp::kGe,     ChainOp::kWhere};
-
 ChainOperand chain_operand(ChainSource source, double number, const KernelTensor*& next) {
   switch (source) {
     case ChainSource::Result:
@@ -62,7 +55,7 @@ int run_chain(const KernelTensor* t, const double* n, int threads) {
   const int least = static_cast<int>(*n++);
   const KernelTensor* next = t + 1;
   for (int at = 0; at < count; ++at) {
-    steps[at].op = kChainOps[static_cast<int>(*n++)];
+    steps[at].op = static_cast<LoopOperator>(*n++);
     for (ChainOperand& operand : steps[at].operands) {
       operand = chain_operand(static_cast<ChainSource>(n[0]), n[1], next);
       n += 2;
@@ -98,7 +91,7 @@ void run_comparison_of(Comparison kind, const KernelTensor* t, int threads) {
 // both of int64; the comparison's code in a chain.
 void run_comparison(const KernelTensor* t, const double* n, int threads) {
   const auto kind =
-      static_cast<Comparison>(static_cast<int>(n[0]) - static_cast<int>(ChainCode::Eq));
+      static_cast<Comparison>(static_cast<int>(n[0]) - static_cast<int>(LoopOperator::Eq));
   if (t[1].element == KernelElement::Int32) {
     run_comparison_of<std::int32_t>(kind, t, threads);
   } else {

@@ -7,10 +7,8 @@
 #include "bind/convolution.h"
 #include "bind/cuda.h"
 #include "bind/matmul.h"
-#include "bind/places.h"
 #include "bind/pooling.h"
 #include "bind/random.h"
-#include "bind/reductions.h"
 #include "bind/table.h"
 #include "core/calls.h"
 
@@ -23,8 +21,6 @@ NB_MODULE(_kernels, module) {
       "How many of these kernels have run in this process, those called from C++ among them.");
   gt::bind_arrays(module);
   gt::bind_chain(module);
-  gt::bind_reductions(module);
-  gt::bind_places(module);
   gt::bind_random(module);
   gt::bind_matmul(module);
   gt::bind_attention(module);

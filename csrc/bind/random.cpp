@@ -12,6 +12,7 @@
 #include "core/calls.h"
 #include "core/cpu_path.h"
 #include "core/parallel.h"
+#include "core/processor.h"
 #include "cpu/random_fill.h"
 
 namespace nb = nanobind;
@@ -157,6 +158,16 @@ numbers are the same bits with each. For tests.
 
 Args:
     name: One of paths(), or "auto" for the widest.
+
+Raises:
+    ValueError: The name is not among these.)");
+  module.def(
+      "set_processor", &choose_processor, "name"_a,
+      R"(Chooses the processor's family by which later calls decide whether a kernel pays. For
+tests.
+
+Args:
+    name: "other", "intel_avx512", or "auto" for this machine's.
 
 Raises:
     ValueError: The name is not among these.)");

@@ -20,6 +20,8 @@ namespace {
 
 // Room for what a kernel says of its failure.
 constexpr std::size_t kTextBytes = 512;
+// Elements of operands from which on a call lets other threads of Python run.
+constexpr std::int64_t kElementsApart = 8192;
 
 // A call's arguments as the table takes them, and the Python objects behind them, which live as
 // long as this.
@@ -34,6 +36,7 @@ class PythonArguments {
 
   const KernelArgument* data() const { return arguments_.data(); }
   std::size_t size() const { return arguments_.size(); }
+  std::int64_t elements() const { return elements_; }
 
  private:
   KernelArgument converted(nb::handle object) {
@@ -90,6 +93,7 @@ class PythonArguments {
       return {nullptr, nullptr, nullptr, 0, KernelElement::Other};
     }
     const TensorView& view = *tensor.view();
+    elements_ += view.elements();
     const std::int64_t* strides = view.strides;
     if (strides == nullptr) {
       strides = contiguous_.emplace_back(view).view().strides;
@@ -98,13 +102,39 @@ class PythonArguments {
   }
 
   std::vector<KernelArgument> arguments_;
+  std::int64_t elements_ = 0;
   // Lists, which allocate nothing while they are empty, and whose members stay where they are.
   std::list<AnyTensor> tensors_;
   std::list<Contiguous> contiguous_;
   std::list<std::vector<std::int64_t>> lists_;
 };
 
-// The arrays that a call makes, by Python's `make(element, sizes)`.
+// numpy's function `empty`, and its dtypes by element: without Python's own call and the reading of
+// a dtype's name an array is made in half the time. The interpreter's lock guards the cache.
+class Numpy {
+ public:
+  static nb::object empty(Element element, const nb::tuple& shape) {
+    static const Numpy& numpy = *new Numpy;  // outlives the interpreter
+    return numpy.empty_(shape, numpy.dtypes_[static_cast<std::size_t>(element)]);
+  }
+
+ private:
+  Numpy() {
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    empty_ = numpy.attr("empty");
+    for (int element = 0; element <= static_cast<int>(Element::kInt16); ++element) {
+      const auto known = static_cast<Element>(element);
+      // numpy has no bfloat16: its uint16 arrays stand for the bits.
+      dtypes_.append(
+          numpy.attr("dtype")(known == Element::kBfloat16 ? "uint16" : element_name(known)));
+    }
+  }
+
+  nb::object empty_;
+  nb::list dtypes_;
+};
+
+// The arrays that a call makes, by Python's `make(element, sizes)`, or numpy's without one.
 class PythonResults {
  public:
   explicit PythonResults(nb::handle make) : make_(make) {}
@@ -118,9 +148,10 @@ class PythonResults {
       for (std::int32_t dim = 0; dim < dims; ++dim) {
         PyTuple_SetItem(shape.ptr(), dim, PyLong_FromLongLong(sizes[dim]));
       }
-      const char* name = element_name(static_cast<Element>(element));
-      nb::object array = results.make_(name, shape);
-      *data = OutputArgument("result", name, array).view().data;
+      const auto known = static_cast<Element>(element);
+      nb::object array = results.make_.is_none() ? Numpy::empty(known, shape)
+                                                 : results.make_(element_name(known), shape);
+      *data = OutputArgument("a kernel", "its result", array).view().data;
       results.arrays_.append(array);
       return 0;
     } catch (nb::python_error& error) {
@@ -144,7 +175,7 @@ class PythonResults {
 };
 
 nb::object run(const char* name, nb::tuple arguments, nb::object make, int threads,
-               int threads_most, bool takes_all) {
+               int threads_most, bool takes_all, bool has_mkl) {
   const KernelRow* row = find_kernel(name);
   if (row == nullptr) {
     throw nb::key_error(name);
@@ -153,11 +184,15 @@ nb::object run(const char* name, nb::tuple arguments, nb::object make, int threa
   checked_threads(name, threads_most);
   const PythonArguments given(arguments);
   PythonResults results(make);
-  const KernelCaller caller{&results, &PythonResults::make, threads, threads_most, takes_all};
+  const KernelCaller caller{&results, &PythonResults::make, threads, threads_most, takes_all,
+                            has_mkl};
   char text[kTextBytes];
   int count = 0;
   {
-    const nb::gil_scoped_release release;
+    std::optional<nb::gil_scoped_release> release;
+    if (given.elements() >= kElementsApart) {
+      release.emplace();
+    }
     count = row->entry(given.data(), given.size(), caller, text, sizeof text);
   }
   if (count == NOT_TAKEN) {
@@ -176,17 +211,19 @@ nb::object run(const char* name, nb::tuple arguments, nb::object make, int threa
 }  // namespace
 
 void bind_table(nb::module_& module) {
-  module.def("run", &run, "name"_a, "arguments"_a, "make"_a, "threads"_a = 1, "threads_most"_a = 1,
-             "takes_all"_a = true,
+  module.def("run", &run, "name"_a, "arguments"_a, "make"_a.none() = nb::none(), "threads"_a = 1,
+             "threads_most"_a = 1, "takes_all"_a = true, "has_mkl"_a = false,
              R"(Runs a kernel of the table (csrc/table) on arrays of torch or numpy.
 
 Args:
     name: The kernel's.
     arguments: As its call reads them: arrays, numbers, tuples of integers, names of dtypes, None.
-    make: Makes a result: a contiguous array on the CPU, of a dtype by name and of sizes.
+    make: Makes a result: a contiguous array on the CPU, of a dtype by name and of sizes. None for
+        numpy's.
     threads: Threads to use at most, 1 to 256.
     threads_most: The same for products and updates.
     takes_all: Also calls for which the kernel is not the fastest.
+    has_mkl: MKL computes the caller's other products.
 
 Returns:
     The results; None where the kernel does not take the call.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "aten/loop_operators.h"
 #include "core/cpu_path.h"
 
 namespace gt {
@@ -66,35 +67,6 @@ struct BoolSums {
 struct Spread {
   double sum, squares;
 };
-
-// Operations that IEEE 754 rounds once, so that every library gives the same bits.
-enum class ChainOp {
-  kNeg,
-  kAbs,
-  kSquare,
-  kReciprocal,
-  kSqrt,
-  kRsqrt,
-  kRelu,
-  kCopy,
-  kAdd,
-  kSub,
-  kMul,
-  kDiv,
-  kReluBackward,
-  kEq,  // 1 where true, else 0
-  kNe,
-  kLt,
-  kLe,
-  kGt,
-  kGe,
-  kWhere  // of a condition and two others
-};
-inline constexpr std::size_t kChainOpCount = 20;
-
-constexpr int operands_of(ChainOp op) {
-  return op < ChainOp::kAdd ? 1 : op == ChainOp::kWhere ? 3 : 2;
-}
 
 // An operand over a block: one number for each element, or one for all. A condition has bools of
 // one byte each.
@@ -236,7 +208,7 @@ struct ArrayPath {
   SearchLoops<std::uint8_t> bool_searches[kSoughtCount];
   Spread (*spread_rows)(const float* x, float shift, const ColumnBlock& block);  // over all rows
   void (*spread_columns)(const float* x, const ColumnBlock& block, Spread* out);
-  const ChainLoop* chain;  // by ChainOp
+  const ChainLoop* chain;  // by LoopOperator
   ChainCasts chain_casts;
   Comparisons<std::int32_t> compare_int32;
   Comparisons<std::int64_t> compare_int64;

@@ -64,7 +64,7 @@ bool is_known(Element element) {
          element == Element::kInt64;
 }
 
-bool is_condition(ChainOp op, int side) { return op == ChainOp::kWhere && side == 0; }
+bool is_condition(LoopOperator op, int side) { return op == LoopOperator::Where && side == 0; }
 
 // True where a step's operands fit, with rows of `columns` elements, or of any length where that is
 // 0.

@@ -19,7 +19,7 @@ struct ChainOperand {
 
 // The operands of one operator; entries beyond its arity are ignored.
 struct ChainStep {
-  ChainOp op;
+  LoopOperator op;
   ChainOperand operands[3];
 };
 

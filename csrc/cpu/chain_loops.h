@@ -152,8 +152,8 @@ struct Ge {
   static float of(float x, float y) { return x >= y ? 1.0F : 0.0F; }
 };
 
-// In the order of ChainOp.
-constexpr ChainLoop kChainLoops[kChainOpCount] = {
+// In the order of LoopOperator.
+constexpr ChainLoop kChainLoops[LOOP_STEPS] = {
     of_one<Neg>,   of_one<Abs>,  of_one<Square>,       of_one<Reciprocal>, of_one<Sqrt>,
     of_one<Rsqrt>, of_one<Relu>, of_one<Copy>,         of_two<Add>,        of_two<Sub>,
     of_two<Mul>,   of_two<Div>,  of_two<ReluBackward>, of_two<Eq>,         of_two<Ne>,

@@ -1,4 +1,5 @@
 // Tables of kernels on machines other than x86-64: the portable paths only.
+#include "core/processor.h"
 #include "cpu/array_path.h"
 #include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"
@@ -8,6 +9,8 @@
 namespace gt {
 
 CpuPath widest_cpu_path() { return CpuPath::kScalar; }
+
+bool is_intel() { return false; }
 
 extern constexpr PathTable<ArrayPath> kArrayPaths = {&kScalarArrays};
 extern constexpr PathTable<RandomPath> kRandomPaths = {&kScalarRandom};

@@ -1,5 +1,6 @@
 // Detects the instruction sets of this x86-64 machine and selects the kernels' functions. Compiled
 // for every x86-64, unlike the files of the functions.
+#include "core/processor.h"
 #include "cpu/array_path.h"
 #include "cpu/attention/attention_path.h"
 #include "cpu/matmul/matmul_path.h"
@@ -18,6 +19,8 @@ CpuPath widest_cpu_path() {
   }
   return __builtin_cpu_supports("avx512bf16") == 0 ? CpuPath::kAvx512 : CpuPath::kAvx512Bf16;
 }
+
+bool is_intel() { return __builtin_cpu_is("intel") != 0; }
 
 extern constexpr PathTable<ArrayPath> kArrayPaths = {&kScalarArrays, &kAvx2Arrays, &kAvx512Arrays,
                                                      nullptr};

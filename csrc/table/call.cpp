@@ -99,6 +99,13 @@ std::optional<std::string_view> Arguments::optional_text() {
   return std::nullopt;
 }
 
+bool Arguments::has_none_left() {
+  const std::span<const KernelArgument> rest = arguments_.subspan(next_);
+  next_ = arguments_.size();
+  return std::ranges::all_of(
+      rest, [](const KernelArgument& one) { return one.kind == ArgumentKind::None; });
+}
+
 TensorView Results::make(Element element, Sizes sizes) {
   void* data = nullptr;
   const auto rank = static_cast<std::int32_t>(sizes.size());

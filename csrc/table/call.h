@@ -35,6 +35,8 @@ class Arguments {
   // None: no dimension is named. One integer reads as a list of one.
   std::optional<Sizes> dims();
   std::optional<std::string_view> optional_text();
+  // Reads the rest: true if all of it is absent.
+  bool has_none_left();
 
   // True if every argument has been read, and each was of the kind that was asked for.
   bool are_well_formed() const { return is_well_formed_ && next_ == arguments_.size(); }
@@ -73,6 +75,23 @@ bool is_float32(const std::optional<TensorView>& view);  // or absent
 template <class... Views>
 bool are_float32(const Views&... views) {
   return (is_float32(views) && ...);
+}
+
+// Contiguous float32.
+inline bool is_row_major(const TensorView& view) {
+  return is_float32(view) && view.is_contiguous();
+}
+inline bool is_row_major(const std::optional<TensorView>& view) {  // or absent
+  return !view || is_row_major(*view);
+}
+
+inline std::size_t count_of(const TensorView& view) {
+  return static_cast<std::size_t>(view.elements());
+}
+
+inline const float* floats(const TensorView& view) { return static_cast<const float*>(view.data); }
+inline const float* floats(const std::optional<TensorView>& view) {  // null where absent
+  return view ? floats(*view) : nullptr;
 }
 
 inline Sizes sizes_of(const TensorView& view) {

@@ -96,33 +96,6 @@ struct CumsumCall {
   std::optional<std::string_view> dtype;
 };
 
-// sum(self, dim, keepdim, dtype) of bools, which are counted.
-struct CountTrueCall {
-  explicit CountTrueCall(Arguments& from) : self(from.tensor()) {
-    const std::optional<Sizes> dims = from.dims();
-    const bool keepdim = from.flag();
-    if (self.element == Element::kBool) {  // sums of numbers are many, and small
-      reduction = reduced(self, dims && dims->empty() ? std::nullopt : dims, keepdim);
-    }
-    is_count = from.optional_text().value_or("int64") == "int64";
-  }
-
-  bool is_valid() const {
-    return self.element == Element::kBool && is_count && is_plain(self) && reduction;
-  }
-  bool pays() const { return true; }
-  bool run(Results& results) const {
-    void* out = results.make(Element::kInt64, reduction->sizes).data;
-    count_true(static_cast<const std::uint8_t*>(self.data), static_cast<std::int64_t*>(out),
-               reduction->shape, results.threads());
-    return true;
-  }
-
-  TensorView self;
-  std::optional<Reduced> reduction;
-  bool is_count;
-};
-
 // argmax and argmin(self, dim, keepdim).
 template <Place kKind>
 struct PlacesCall {
@@ -201,7 +174,6 @@ struct SpreadCall {
 
 constexpr KernelRow kRows[] = {
     {"cumsum", 1, run_kernel<CumsumCall>},
-    {"count_true", 1, run_kernel<CountTrueCall>},
     {"argmax", 1, run_kernel<PlacesCall<Place::kLargest>>},
     {"argmin", 1, run_kernel<PlacesCall<Place::kSmallest>>},
     {"any", 1, run_kernel<AnyAllCall<Truth::kAny>>},

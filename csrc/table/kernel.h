@@ -30,16 +30,23 @@ inline int failed(std::string_view what, char* text, std::size_t text_bytes) {
 // The entry of a kernel.
 //
 // `Call` is built from Arguments, which it reads in the row's order. Its is_valid() says whether
-// the kernel computes the call at all, pays() whether it is faster than what runs otherwise; run()
-// makes the results, or returns false where only the values say that it is another implementation's
-// call.
+// the kernel computes the call at all, pays() or pays(caller) whether it is faster than what runs
+// otherwise; run() makes the results, or returns false where only the values say that it is another
+// implementation's call.
 template <class Call>
 int run_kernel(const KernelArgument* arguments, std::size_t count, const KernelCaller& caller,
                char* text, std::size_t text_bytes) {
   try {
     Arguments from(arguments, count);
     const Call call(from);
-    if (!from.are_well_formed() || !call.is_valid() || !(caller.takes_all != 0 || call.pays())) {
+    const auto pays = [&] {
+      if constexpr (requires { call.pays(caller); }) {
+        return call.pays(caller);
+      } else {
+        return call.pays();
+      }
+    };
+    if (!from.are_well_formed() || !call.is_valid() || !(caller.takes_all != 0 || pays())) {
       return NOT_TAKEN;
     }
     count_call();
@@ -52,6 +59,15 @@ int run_kernel(const KernelArgument* arguments, std::size_t count, const KernelC
   }
 }
 
+// The entry of a kernel whose calls are read in several ways: the first that takes one runs it.
+template <class... Calls>
+int run_first(const KernelArgument* arguments, std::size_t count, const KernelCaller& caller,
+              char* text, std::size_t text_bytes) {
+  int status = NOT_TAKEN;
+  (((status = run_kernel<Calls>(arguments, count, caller, text, text_bytes)) == NOT_TAKEN) && ...);
+  return status;
+}
+
 // The kernels of each file of this folder.
 std::span<const KernelRow> norm_kernels();
 std::span<const KernelRow> dim_kernels();
@@ -61,6 +77,10 @@ std::span<const KernelRow> product_kernels();
 std::span<const KernelRow> update_kernels();
 std::span<const KernelRow> copy_kernels();
 std::span<const KernelRow> order_kernels();
+std::span<const KernelRow> function_kernels();
+std::span<const KernelRow> reduction_kernels();
+std::span<const KernelRow> row_kernels();
+std::span<const KernelRow> place_kernels();
 
 // The kernel of this name; null where there is none.
 const KernelRow* find_kernel(std::string_view name);

@@ -1,20 +1,25 @@
 // Every kernel by its name, for the ATen helper and for Python.
+#include <unordered_map>
+
 #include "table/kernel.h"
 
 namespace gt {
 
 const KernelRow* find_kernel(std::string_view name) {
-  const std::span<const KernelRow> kFamilies[] = {
-      norm_kernels(),    dim_kernels(),    attention_kernels(), recurrent_kernels(),
-      product_kernels(), update_kernels(), copy_kernels(),      order_kernels()};
-  for (const std::span<const KernelRow> family : kFamilies) {
-    for (const KernelRow& row : family) {
-      if (row.name == name) {
-        return &row;
+  static const std::unordered_map<std::string_view, const KernelRow*> kernels = [] {
+    std::unordered_map<std::string_view, const KernelRow*> all;
+    for (const std::span<const KernelRow> family :
+         {norm_kernels(), dim_kernels(), attention_kernels(), recurrent_kernels(),
+          product_kernels(), update_kernels(), copy_kernels(), order_kernels(), reduction_kernels(),
+          row_kernels(), function_kernels(), place_kernels()}) {
+      for (const KernelRow& row : family) {
+        all.emplace(row.name, &row);
       }
     }
-  }
-  return nullptr;
+    return all;
+  }();
+  const auto row = kernels.find(name);
+  return row == kernels.end() ? nullptr : row->second;
 }
 
 }  // namespace gt

@@ -190,7 +190,7 @@ int gt_call(void* pointer, const char* name, const char* overload) {
                 schema.arguments().size(), " arguments, not ", made.pending.size());
     call.arguments = std::move(made.pending);
     call.signature = signature_of(*call.op, call.arguments);
-    call.small = gt::small_of(*call.op, call.arguments);
+    call.loop = gt::loop_of(*call.op, call.arguments);
     if (*overload == '\0') call.cut = cut_of(name);
     call.kernel = std::move(made.pending_kernel);
     call.is_over = schema.is_mutable();

@@ -46,7 +46,8 @@ HELPER = Sources(
     (
         *("arguments.cpp", "batch.cpp", "build.cpp", "choices.cpp", "groups.cpp", "host.cpp"),
         *("joined.cpp", "kernels.cpp", "memory.cpp", "objects.cpp", "run.cpp", "small.cpp"),
-        *("frame.h", "kernel_calls.h", "kernel_table.h", "kernels.h", "loops.h", "program.h"),
+        *("frame.h", "kernel_calls.h", "kernel_table.h", "kernels.h", "loop_operators.h"),
+        *("loops.h", "program.h"),
     ),
 )
 # Compiling takes a minute on a busy machine; a compiler that exceeds this limit is stuck.

@@ -146,7 +146,7 @@ Tensor chosen(const Call& call, const Operand* operands) {
   const auto operand = [&](size_t place) -> const Operand& {
     return operands[call.arguments[place].index];
   };
-  bool is_fill = call.small == Small::MaskedFill;
+  bool is_fill = call.loop == LoopOperator::MaskedFill;
   at::ScalarType dtype = at::kFloat;
   std::optional<Sides> sides = is_fill ? sides_of(operand(1), operand(2), operand(0), dtype)
                                        : sides_of(operand(0), operand(1), operand(2), dtype);

@@ -37,10 +37,10 @@ at::Tensor joined_product(const JoinedStep* steps) {
   Frame frame{steps[0].operands, results};
   KernelInput input;
   if (!input.push(product->kernel.arguments, frame)) return {};
-  if (next->small == Small::Relu) {
+  if (next->loop == LoopOperator::Relu) {
     input.from_end(0).kind = ArgumentKind::Text;
     input.from_end(0).text = "relu";
-  } else if (next->small == Small::ReluBackward && steps[1].from == 1) {
+  } else if (next->loop == LoopOperator::ReluBackward && steps[1].from == 1) {
     const Operand& gate = steps[1].operands[next->arguments[1].index];
     if (gate.kind != Kind::Tensor) return {};
     input.from_end(1).kind = ArgumentKind::Tensor;
@@ -53,54 +53,15 @@ at::Tensor joined_product(const JoinedStep* steps) {
 
 // A call as a step of a chain: the kernel's operator, and its operands as arguments of the call.
 struct Form {
-  ChainCode code;
+  LoopOperator code;
   std::array<uint8_t, SIDES> arguments;
   size_t sides;
 };
 
-std::optional<Form> form_of(Small small) {
-  switch (small) {
-    case Small::Neg:
-      return Form{ChainCode::Neg, {0}, 1};
-    case Small::Abs:
-      return Form{ChainCode::Abs, {0}, 1};
-    case Small::Square:
-      return Form{ChainCode::Square, {0}, 1};
-    case Small::Reciprocal:
-      return Form{ChainCode::Reciprocal, {0}, 1};
-    case Small::Rsqrt:
-      return Form{ChainCode::Rsqrt, {0}, 1};
-    case Small::Relu:
-      return Form{ChainCode::Relu, {0}, 1};
-    case Small::Add:
-      return Form{ChainCode::Add, {0, 1}, 2};
-    case Small::Sub:
-      return Form{ChainCode::Sub, {0, 1}, 2};
-    case Small::Mul:
-      return Form{ChainCode::Mul, {0, 1}, 2};
-    case Small::Div:
-      return Form{ChainCode::Div, {0, 1}, 2};
-    case Small::ReluBackward:
-      return Form{ChainCode::ReluBackward, {0, 1}, 2};
-    case Small::Where:
-      return Form{ChainCode::Where, {0, 1, 2}, 3};
-    case Small::MaskedFill:
-      return Form{ChainCode::Where, {1, 2, 0}, 3};
-    case Small::None:
-    case Small::Pow:
-    case Small::Eq:
-    case Small::Ne:
-    case Small::Lt:
-    case Small::Le:
-    case Small::Gt:
-    case Small::Ge:
-    case Small::IsNan:
-    case Small::IsInf:
-    case Small::IsFinite:
-    case Small::ToFloat:
-      break;
-  }
-  return std::nullopt;
+std::optional<Form> form_of(LoopOperator loop) {
+  if (!has(loop, JOINS)) return std::nullopt;
+  if (loop == LoopOperator::MaskedFill) return Form{LoopOperator::Where, {1, 2, 0}, 3};
+  return Form{loop, {0, 1, 2}, static_cast<size_t>(operands_of(loop))};
 }
 
 // A tensor whose elements loops read; nothing of another dtype, or elsewhere.
@@ -132,9 +93,9 @@ class Chain {
   // operands, a bit each, that are the result so far.
   bool push(const Call& call, const Operand* operands, uint64_t from) {
     if (count_ == STEPS_MAX || (count_ > 0 && call.is_over)) return false;
-    Small small = call.small == Small::Pow ? power_of(call, operands) : call.small;
-    std::optional<Form> form = form_of(small);
-    if (!form || (small == Small::MaskedFill && is_beyond(operands[call.arguments[2].index])))
+    LoopOperator loop = call.loop == LoopOperator::Pow ? power_of(call, operands) : call.loop;
+    std::optional<Form> form = form_of(loop);
+    if (!form || (loop == LoopOperator::MaskedFill && is_beyond(operands[call.arguments[2].index])))
       return false;
     begin(form->code);
     for (size_t side = 0; side < form->sides; ++side) {
@@ -151,7 +112,7 @@ class Chain {
   }
 
   // One step of these operands, of which at least one is float32.
-  void begin(ChainCode code) {
+  void begin(LoopOperator code) {
     tensors_new_ = tensors_;
     numbers_new_ = &numbers_[2 + NUMBERS * count_];
     *numbers_new_ = static_cast<double>(code);
@@ -222,25 +183,7 @@ class Chain {
   std::optional<Operand> over_;
 };
 
-// A comparison's operator.
-std::optional<ChainCode> comparison_of(Small small) {
-  switch (small) {
-    case Small::Eq:
-      return ChainCode::Eq;
-    case Small::Ne:
-      return ChainCode::Ne;
-    case Small::Lt:
-      return ChainCode::Lt;
-    case Small::Le:
-      return ChainCode::Le;
-    case Small::Gt:
-      return ChainCode::Gt;
-    case Small::Ge:
-      return ChainCode::Ge;
-    default:
-      return std::nullopt;
-  }
-}
+bool is_comparison(LoopOperator loop) { return has(loop, STEP) && has(loop, BOOLS); }
 
 bool is_of(const Operand& operand, at::ScalarType dtype) {
   return operand.kind == Kind::Tensor &&
@@ -252,17 +195,17 @@ bool is_number(const Operand& operand) {
 }
 
 // The step or two that tell of each number whether it is one.
-bool push_class(Chain& chain, Small small, const Operand& operand) {
-  if (small == Small::IsNan) {
-    chain.begin(ChainCode::Ne);
+bool push_class(Chain& chain, LoopOperator loop, const Operand& operand) {
+  if (loop == LoopOperator::IsNan) {
+    chain.begin(LoopOperator::Ne);
     if (!chain.given(0, operand) || !chain.given(1, operand)) return false;
     chain.end();
     return true;
   }
-  chain.begin(ChainCode::Abs);
+  chain.begin(LoopOperator::Abs);
   if (!chain.given(0, operand)) return false;
   chain.end();
-  chain.begin(small == Small::IsInf ? ChainCode::Eq : ChainCode::Lt);
+  chain.begin(loop == LoopOperator::IsInf ? LoopOperator::Eq : LoopOperator::Lt);
   chain.result(0);
   chain.number(1, std::numeric_limits<float>::infinity());
   chain.end();
@@ -274,28 +217,28 @@ size_t push_long(Chain& chain, const Call& call, const Operand* operands) {
   const auto operand = [&](size_t place) -> const Operand& {
     return operands[call.arguments[place].index];
   };
-  switch (call.small) {
-    case Small::Where:
-    case Small::MaskedFill:
+  switch (call.loop) {
+    case LoopOperator::Where:
+    case LoopOperator::MaskedFill:
       return chain.push(call, operands, 0) ? 1 : 0;
-    case Small::IsNan:
-    case Small::IsInf:
-    case Small::IsFinite: {
-      if (!is_of(operand(0), at::kFloat) || !push_class(chain, call.small, operand(0))) return 0;
-      return call.small == Small::IsNan ? 1 : 2;
+    case LoopOperator::IsNan:
+    case LoopOperator::IsInf:
+    case LoopOperator::IsFinite: {
+      if (!is_of(operand(0), at::kFloat) || !push_class(chain, call.loop, operand(0))) return 0;
+      return call.loop == LoopOperator::IsNan ? 1 : 2;
     }
-    case Small::ToFloat:
+    case LoopOperator::ToFloat:
       if (!is_of(operand(0), at::kBool) && !is_of(operand(0), at::kLong) &&
           !is_of(operand(0), at::kInt))
         return 0;
-      chain.begin(ChainCode::Copy);
+      chain.begin(LoopOperator::Copy);
       if (!chain.given(0, operand(0))) return 0;
       chain.end();
       return 1;
-    case Small::Add:
-    case Small::Sub:
-    case Small::Mul:
-    case Small::Div: {
+    case LoopOperator::Add:
+    case LoopOperator::Sub:
+    case LoopOperator::Mul:
+    case LoopOperator::Div: {
       // ATen has vectors for float32 alone; it casts a mask one element after the other.
       bool is_masked = (is_of(operand(0), at::kFloat) && is_of(operand(1), at::kBool)) ||
                        (is_of(operand(0), at::kBool) && is_of(operand(1), at::kFloat));
@@ -304,9 +247,8 @@ size_t push_long(Chain& chain, const Call& call, const Operand* operands) {
     default:
       break;
   }
-  std::optional<ChainCode> code = comparison_of(call.small);
-  if (!code || call.is_over) return 0;
-  chain.begin(*code);
+  if (!is_comparison(call.loop) || call.is_over) return 0;
+  chain.begin(call.loop);
   for (size_t side = 0; side < 2; ++side) {
     const Operand& one = operand(side);
     if ((!is_of(one, at::kFloat) && !is_number(one)) || !chain.given(side, one)) return 0;
@@ -345,7 +287,7 @@ bool take_number(Compared& side, const Operand& operand, KernelElement element) 
 }
 
 // Integers of one dtype with as many, or with one.
-at::Tensor compared(ChainCode code, const Operand& lhs, const Operand& rhs) {
+at::Tensor compared(LoopOperator code, const Operand& lhs, const Operand& rhs) {
   Compared left, right;
   if (!take_tensor(left, lhs)) return {};
   if (!take_number(right, rhs, left.given.element)) {
@@ -361,10 +303,10 @@ at::Tensor compared(ChainCode code, const Operand& lhs, const Operand& rhs) {
 
 // Runs a call that chains, whose numbers are float32, do not take.
 at::Tensor run_alone(const Call& call, const Operand* operands) {
-  if (call.small == Small::Where || call.small == Small::MaskedFill) return chosen(call, operands);
-  std::optional<ChainCode> code = comparison_of(call.small);
-  if (!code || call.is_over) return {};
-  return compared(*code, operands[call.arguments[0].index], operands[call.arguments[1].index]);
+  if (call.loop == LoopOperator::Where || call.loop == LoopOperator::MaskedFill)
+    return chosen(call, operands);
+  if (!is_comparison(call.loop) || call.is_over) return {};
+  return compared(call.loop, operands[call.arguments[0].index], operands[call.arguments[1].index]);
 }
 
 bool is_long(const Call& call, const Operand* operands) {
@@ -379,7 +321,8 @@ bool is_long(const Call& call, const Operand* operands) {
 }  // namespace
 
 bool run_long(const Call& call, const Operand* operands, c10::IValue& result) {
-  bool may_be = call.small != Small::None && loops.chain != nullptr && is_long(call, operands);
+  bool may_be =
+      call.loop != LoopOperator::None && loops.chain != nullptr && is_long(call, operands);
   if (!may_be) return false;
   at::Tensor alone = run_alone(call, operands);
   if (alone.defined()) {
@@ -389,9 +332,8 @@ bool run_long(const Call& call, const Operand* operands, c10::IValue& result) {
   Chain chain;
   size_t steps = push_long(chain, call, operands);
   if (steps == 0) return false;
-  bool is_bool = call.small >= Small::Eq && call.small <= Small::IsFinite;
   at::Tensor out;
-  if (chain.run(out, steps, is_bool ? at::kBool : at::kFloat) != steps) return false;
+  if (chain.run(out, steps, has(call.loop, BOOLS) ? at::kBool : at::kFloat) != steps) return false;
   result = std::move(out);
   return true;
 }

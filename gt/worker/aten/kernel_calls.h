@@ -6,31 +6,9 @@
 #include <cstdint>
 
 #include "kernel_table.h"
+#include "loop_operators.h"
 
 namespace gt {
-
-// Operators of a chain, numbered as in csrc/cpu/chain.h.
-enum class ChainCode : int32_t {
-  Neg,
-  Abs,
-  Square,
-  Reciprocal,
-  Rsqrt,
-  Relu,
-  Copy,
-  Add,
-  Sub,
-  Mul,
-  Div,
-  ReluBackward,
-  Eq,
-  Ne,
-  Lt,
-  Le,
-  Gt,
-  Ge,
-  Where
-};
 
 // Largest number of steps in a chain.
 constexpr int CHAIN_STEPS_MAX = 16;

@@ -67,6 +67,8 @@ struct KernelCaller {
   int32_t threads_most;
   // True for GT_KERNELS=on: a kernel runs every call that it can, also where it is slower.
   int32_t takes_all;
+  // True if MKL computes the caller's other products.
+  int32_t has_mkl;
 };
 
 // Status codes in place of the number of results.

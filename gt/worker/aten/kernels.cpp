@@ -1,5 +1,6 @@
 #include "kernels.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorUtils.h>
@@ -143,8 +144,12 @@ void KernelInput::push(const at::Tensor& tensor) {
 bool run_kernel(KernelEntry kernel, const KernelInput& input, std::vector<c10::IValue>& results) {
   size_t before = results.size();
   Made made{results, {}};
-  KernelCaller caller{&made, &Made::make, at::get_num_threads(), kernel_settings.threads_most,
-                      kernel_settings.takes_all ? 1 : 0};
+  KernelCaller caller{&made,
+                      &Made::make,
+                      at::get_num_threads(),
+                      kernel_settings.threads_most,
+                      kernel_settings.takes_all ? 1 : 0,
+                      at::globalContext().hasMKL() ? 1 : 0};
   char text[ERROR_TEXT_BYTES];
   int status = kernel(input.data(), input.count(), caller, text, sizeof text);
   if (made.error) std::rethrow_exception(made.error);

@@ -37,8 +37,8 @@ inline void call(LoopCall loop, std::initializer_list<KernelTensor> tensors,
   TORCH_CHECK(status == 0, text);
 }
 
-// The result of an instruction of Small::Where or Small::MaskedFill over elements of any dtype but
-// float32; undefined, with nothing done, where ATen is to run it.
+// The result of an instruction of LoopOperator::Where or LoopOperator::MaskedFill over elements of
+// any dtype but float32; undefined, with nothing done, where ATen is to run it.
 at::Tensor chosen(const Call& call, const Operand* operands);
 
 }  // namespace gt

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernel_table.h"
+#include "loop_operators.h"
 
 namespace gt {
 
@@ -71,36 +72,6 @@ enum class Builtin : uint32_t {
   Reshape = 3,  // a tensor and sizes; a copy in row-major order is made by tiles
 };
 
-// Operators that IEEE 754 rounds once, or not at all. GT's loops give every bit of ATen's: on a few
-// numbers in a row (small.cpp), and for several operators in one pass (joined.cpp).
-enum class Small : uint8_t {
-  None,
-  Neg,
-  Abs,
-  Square,
-  Reciprocal,
-  Relu,
-  Rsqrt,
-  Add,
-  Sub,
-  Mul,
-  Div,
-  ReluBackward,
-  Pow,
-  Eq,
-  Ne,
-  Lt,
-  Le,
-  Gt,
-  Ge,
-  IsNan,
-  IsInf,
-  IsFinite,
-  ToFloat,
-  Where,
-  MaskedFill,
-};
-
 // ATen operators that are cut over the batch, a part for each thread (batch.cpp).
 enum class Cut : uint8_t { None, Convolution, ConvolutionBackward };
 
@@ -126,7 +97,7 @@ struct Call {
   std::optional<c10::OperatorHandle> op;
   Builtin builtin = Builtin::None;
   Signature signature = Signature::Boxed;
-  Small small = Small::None;
+  LoopOperator loop = LoopOperator::None;
   Cut cut = Cut::None;
   bool is_over = false;
   std::vector<Argument> arguments;
@@ -161,10 +132,10 @@ struct Program {
 };
 
 // The loop for an operator with these arguments; None if there is none.
-Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments);
+LoopOperator loop_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments);
 
-// The loop for the power of a call's operands by Small::Pow; None if GT has no loop for it.
-Small power_of(const Call& call, const Operand* operands);
+// The loop for the power of a call's operands by LoopOperator::Pow; None if GT has no loop for it.
+LoopOperator power_of(const Call& call, const Operand* operands);
 
 // Runs a call by a loop for a few numbers; false if its operands are for ATen.
 bool run_small(const Call& call, const Operand* operands, c10::IValue& result);

@@ -4,6 +4,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Tensor.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string_view>
@@ -17,45 +18,10 @@ namespace {
 
 // Elements beyond which ATen's vectors have made up for its preparations.
 constexpr int64_t ELEMENTS_MAX = 2048;
-// The first of the operators that have no loop for a few numbers.
-constexpr Small FIRST_LONG = Small::IsNan;
-
-struct Name {
-  std::string_view op;
-  Small small;
-  size_t operands;
-};
-
-constexpr Name NAMES[] = {
-    {"neg", Small::Neg, 1},
-    {"abs", Small::Abs, 1},
-    {"square", Small::Square, 1},
-    {"reciprocal", Small::Reciprocal, 1},
-    {"relu", Small::Relu, 1},
-    {"rsqrt", Small::Rsqrt, 1},
-    {"pow", Small::Pow, 2},
-    {"add", Small::Add, 2},
-    {"sub", Small::Sub, 2},
-    {"mul", Small::Mul, 2},
-    {"div", Small::Div, 2},
-    {"threshold_backward", Small::ReluBackward, 2},
-    {"eq", Small::Eq, 2},
-    {"ne", Small::Ne, 2},
-    {"isnan", Small::IsNan, 1},
-    {"isinf", Small::IsInf, 1},
-    {"isfinite", Small::IsFinite, 1},
-    {"where", Small::Where, 3},
-    {"masked_fill", Small::MaskedFill, 3},
-    {"lt", Small::Lt, 2},
-    {"le", Small::Le, 2},
-    {"gt", Small::Gt, 2},
-    {"ge", Small::Ge, 2},
-};
-
 // Numbers that ATen raises to by these operators: those of gt/worker/native/values.py but for
 // roots.
-constexpr std::pair<double, Small> POWERS[] = {
-    {2.0, Small::Square}, {-0.5, Small::Rsqrt}, {-1.0, Small::Reciprocal}};
+constexpr std::pair<double, LoopOperator> POWERS[] = {
+    {2.0, LoopOperator::Square}, {-0.5, LoopOperator::Rsqrt}, {-1.0, LoopOperator::Reciprocal}};
 
 bool is_constant(const Argument& argument, int64_t value) {
   return argument.source == Source::Constant && argument.constant.isInt() &&
@@ -137,24 +103,24 @@ void binary(const Side& lhs, const Side& rhs, Out* out, int64_t count, Function 
 }
 
 template <typename T>
-void compare(Small small, const Side& lhs, const Side& rhs, bool* out, int64_t count) {
-  switch (small) {
-    case Small::Eq:
+void compare(LoopOperator loop, const Side& lhs, const Side& rhs, bool* out, int64_t count) {
+  switch (loop) {
+    case LoopOperator::Eq:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a == b; });
       return;
-    case Small::Ne:
+    case LoopOperator::Ne:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a != b; });
       return;
-    case Small::Lt:
+    case LoopOperator::Lt:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a < b; });
       return;
-    case Small::Le:
+    case LoopOperator::Le:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a <= b; });
       return;
-    case Small::Gt:
+    case LoopOperator::Gt:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a > b; });
       return;
-    case Small::Ge:
+    case LoopOperator::Ge:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a >= b; });
       return;
     default:
@@ -163,39 +129,39 @@ void compare(Small small, const Side& lhs, const Side& rhs, bool* out, int64_t c
 }
 
 template <typename T>
-void compute(Small small, const Side& lhs, const Side& rhs, T* out, int64_t count) {
-  switch (small) {
-    case Small::Add:
+void compute(LoopOperator loop, const Side& lhs, const Side& rhs, T* out, int64_t count) {
+  switch (loop) {
+    case LoopOperator::Add:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a + b; });
       return;
-    case Small::Sub:
+    case LoopOperator::Sub:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a - b; });
       return;
-    case Small::Mul:
+    case LoopOperator::Mul:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a * b; });
       return;
-    case Small::Div:
+    case LoopOperator::Div:
       binary<T>(lhs, rhs, out, count, [](T a, T b) { return a / b; });
       return;
-    case Small::ReluBackward:
+    case LoopOperator::ReluBackward:
       binary<T>(lhs, rhs, out, count, [](T grad, T x) { return x <= 0 ? T(0) : grad; });
       return;
-    case Small::Neg:
+    case LoopOperator::Neg:
       unary<T>(lhs, out, count, [](T x) { return -x; });
       return;
-    case Small::Abs:
+    case LoopOperator::Abs:
       unary<T>(lhs, out, count, [](T x) { return std::abs(x); });
       return;
-    case Small::Square:
+    case LoopOperator::Square:
       unary<T>(lhs, out, count, [](T x) { return x * x; });
       return;
-    case Small::Reciprocal:
+    case LoopOperator::Reciprocal:
       unary<T>(lhs, out, count, [](T x) { return T(1) / x; });
       return;
-    case Small::Rsqrt:
+    case LoopOperator::Rsqrt:
       unary<T>(lhs, out, count, [](T x) { return T(1) / std::sqrt(x); });
       return;
-    case Small::Relu:
+    case LoopOperator::Relu:
       unary<T>(lhs, out, count, [](T x) { return x < 0 ? T(0) : x; });
       return;
     default:
@@ -204,12 +170,12 @@ void compute(Small small, const Side& lhs, const Side& rhs, T* out, int64_t coun
 }
 
 template <typename T>
-void run_as(Small small, const Side& lhs, const Side& rhs, void* out, int64_t count) {
-  if (small >= Small::Eq) {
-    compare<T>(small, lhs, rhs, static_cast<bool*>(out), count);
+void run_as(LoopOperator loop, const Side& lhs, const Side& rhs, void* out, int64_t count) {
+  if (has(loop, BOOLS)) {
+    compare<T>(loop, lhs, rhs, static_cast<bool*>(out), count);
     return;
   }
-  compute<T>(small, lhs, rhs, static_cast<T*>(out), count);
+  compute<T>(loop, lhs, rhs, static_cast<T*>(out), count);
 }
 
 // True if both are of one dtype, which is the result's before a comparison, and of one shape or one
@@ -229,42 +195,44 @@ static bool casts_to_float(const c10::OperatorHandle& op, const std::vector<Argu
          is_constant(arguments[1], static_cast<int64_t>(at::kFloat));
 }
 
-Small small_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments) {
+LoopOperator loop_of(const c10::OperatorHandle& op, const std::vector<Argument>& arguments) {
   std::string_view name = op.schema().name();
   name.remove_prefix(std::string_view("aten::").size());
   if (op.schema().is_mutable() && name.ends_with('_')) name.remove_suffix(1);
-  if (name == "to") return casts_to_float(op, arguments) ? Small::ToFloat : Small::None;
-  for (const Name& known : NAMES) {
-    if (known.op != name || arguments.size() < known.operands) continue;
-    for (size_t i = 0; i < known.operands; ++i) {
-      if (!is_given(arguments[i])) return Small::None;
-    }
-    // The argument behind is the second operand's factor for add and sub, the threshold for
-    // threshold_backward.
-    int64_t neutral = known.small == Small::ReluBackward ? 0 : 1;
-    for (size_t i = known.operands; i < arguments.size(); ++i) {
-      if (!is_constant(arguments[i], neutral)) return Small::None;
-    }
-    return known.small;
+  auto facts = std::find_if(std::begin(LOOP_FACTS), std::end(LOOP_FACTS),
+                            [&](const LoopFacts& one) { return one.aten == name; });
+  if (facts == std::end(LOOP_FACTS) || arguments.size() < facts->operands)
+    return LoopOperator::None;
+  if (facts->op == LoopOperator::ToFloat) {
+    return casts_to_float(op, arguments) ? facts->op : LoopOperator::None;
   }
-  return Small::None;
+  for (size_t i = 0; i < facts->operands; ++i) {
+    if (!is_given(arguments[i])) return LoopOperator::None;
+  }
+  // The argument behind is the second operand's factor for add and sub, the threshold for
+  // threshold_backward.
+  int64_t neutral = facts->op == LoopOperator::ReluBackward ? 0 : 1;
+  for (size_t i = facts->operands; i < arguments.size(); ++i) {
+    if (!is_constant(arguments[i], neutral)) return LoopOperator::None;
+  }
+  return facts->op;
 }
 
-Small power_of(const Call& call, const Operand* operands) {
+LoopOperator power_of(const Call& call, const Operand* operands) {
   const Operand& base = operands[call.arguments[0].index];
   const Operand& exponent = operands[call.arguments[1].index];
-  if (base.kind != Kind::Tensor || exponent.kind == Kind::Tensor) return Small::None;
+  if (base.kind != Kind::Tensor || exponent.kind == Kind::Tensor) return LoopOperator::None;
   double power = element<double>(exponent);
-  for (auto [known, small] : POWERS) {
-    if (known == power) return small;
+  for (auto [known, loop] : POWERS) {
+    if (known == power) return loop;
   }
-  return Small::None;
+  return LoopOperator::None;
 }
 
 bool run_small(const Call& call, const Operand* operands, c10::IValue& result) {
-  Small small = call.small == Small::Pow ? power_of(call, operands) : call.small;
-  if (small == Small::None || small >= FIRST_LONG) return false;
-  bool is_binary = small >= Small::Add;
+  LoopOperator loop = call.loop == LoopOperator::Pow ? power_of(call, operands) : call.loop;
+  if (!has(loop, FEW)) return false;
+  bool is_binary = operands_of(loop) == 2;
   Side lhs;
   Side rhs;
   if (!side_of(call.arguments[0], operands, lhs)) return false;
@@ -281,14 +249,14 @@ bool run_small(const Call& call, const Operand* operands, c10::IValue& result) {
     written->bump_version();
     out = at::Tensor(TensorPointer::reclaim_copy(written));
   } else {
-    out = at::detail::empty_cpu(like->sizes(), small >= Small::Eq ? at::kBool : dtype);
+    out = at::detail::empty_cpu(like->sizes(), has(loop, BOOLS) ? at::kBool : dtype);
   }
   void* data = out.mutable_data_ptr();
   if (call.is_over) lhs.data = data;
   if (dtype == at::kFloat) {
-    run_as<float>(small, lhs, rhs, data, like->numel());
+    run_as<float>(loop, lhs, rhs, data, like->numel());
   } else {
-    run_as<double>(small, lhs, rhs, data, like->numel());
+    run_as<double>(loop, lhs, rhs, data, like->numel());
   }
   result = std::move(out);
   return true;

@@ -14,8 +14,7 @@ from gt.worker.reference.values import Array
 # A row and its operands; None: the result of the step before.
 Step = tuple[str, Sequence[object]]
 
-_UNARY = ("neg", "abs", "square", "reciprocal", "sqrt", "rsqrt", "relu")
-_ROWS = frozenset((*_UNARY, "relu_backward", "add", "sub", "mul", "div", "where"))
+_ROWS = frozenset(_kernels.chain_rows())
 
 
 def run(steps: Sequence[Step], reuse: int) -> tuple[int, Array] | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from gt import _kernels
 from gt.worker.backend import InPlace, Kernel
+from gt.worker.native import entry
 from gt.worker.native.values import FLOAT32, FLOAT64, POWERS, as_array, is_rows
 from gt.worker.reference.kernels import NUMPY
 from gt.worker.reference.values import Array, storage
@@ -69,16 +70,28 @@ _POWERS |= {
     3: lambda x: np.square(x) * x,
     -2: lambda x: np.true_divide(1.0, np.square(x)),
 }
-_OWN = {
-    name: getattr(_kernels, name)
-    for name in ("relu", "sigmoid", "tanh", "erf", "exp", "silu", "sign", "rsqrt")
-}
-_OWN_BACKWARD = {
-    f"{name}_backward": getattr(_kernels, f"{name}_backward")
-    for name in ("relu", "sigmoid", "tanh", "silu")
-}
-_GELU = {"none": _kernels.gelu, "tanh": _kernels.gelu_tanh}
-_GELU_BACKWARD = {"none": _kernels.gelu_backward, "tanh": _kernels.gelu_tanh_backward}
+# Rows by kernels of their name.
+_KERNELS = [
+    "relu",
+    "sigmoid",
+    "tanh",
+    "erf",
+    "exp",
+    "silu",
+    "sign",
+    "rsqrt",
+    "gelu",
+    "leaky_relu",
+    "softplus",
+    "clamp",
+    "relu_backward",
+    "sigmoid_backward",
+    "tanh_backward",
+    "silu_backward",
+    "gelu_backward",
+    "leaky_relu_backward",
+    "softplus_backward",
+]
 
 
 def _unary(name: str, function: Function) -> Kernel:
@@ -126,80 +139,6 @@ def _over(function: Function, name: str) -> Kernel:
     return kernel
 
 
-def _own(name: str, function: Function) -> Kernel:
-    otherwise = NUMPY[name]
-
-    def kernel(self: Array) -> object:
-        if not is_rows(self):
-            return otherwise(self)
-        out = np.empty(self.shape, FLOAT32)
-        function(self, out)
-        return out
-
-    return kernel
-
-
-def _own_backward(name: str, function: Function) -> Kernel:
-    otherwise = NUMPY[name]
-
-    def kernel(grad: Array, kept: Array) -> object:
-        if not (is_rows(grad) and is_rows(kept) and grad.shape == kept.shape):
-            return otherwise(grad, kept)
-        out = np.empty(grad.shape, FLOAT32)
-        function(grad, kept, out)
-        return out
-
-    return kernel
-
-
-def _gelu(self: Array, approximate: str) -> object:
-    if not is_rows(self):
-        return NUMPY["gelu"](self, approximate)
-    out = np.empty(self.shape, FLOAT32)
-    _GELU[approximate](self, out)
-    return out
-
-
-def _gelu_backward(grad: Array, self: Array, approximate: str) -> object:
-    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
-        return NUMPY["gelu_backward"](grad, self, approximate)
-    out = np.empty(grad.shape, FLOAT32)
-    _GELU_BACKWARD[approximate](grad, self, out)
-    return out
-
-
-def _softplus(self: Array, beta: float, threshold: float) -> object:
-    if not is_rows(self):
-        return NUMPY["softplus"](self, beta, threshold)
-    out = np.empty(self.shape, FLOAT32)
-    _kernels.softplus(self, beta, threshold, out)
-    return out
-
-
-def _softplus_backward(grad: Array, self: Array, beta: float, threshold: float) -> object:
-    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
-        return NUMPY["softplus_backward"](grad, self, beta, threshold)
-    out = np.empty(self.shape, FLOAT32)
-    _kernels.softplus_backward(grad, self, beta, threshold, out)
-    return out
-
-
-def _leaky_relu(self: Array, negative_slope: float) -> object:
-    if not is_rows(self):
-        return NUMPY["leaky_relu"](self, negative_slope)
-    out = np.empty(self.shape, FLOAT32)
-    _kernels.leaky_relu(self, negative_slope, out)
-    return out
-
-
-def _leaky_relu_backward(grad: Array, self: Array, negative_slope: float) -> object:
-    if not (is_rows(grad) and is_rows(self) and grad.shape == self.shape):
-        return NUMPY["leaky_relu_backward"](grad, self, negative_slope)
-    out = np.empty(grad.shape, FLOAT32)
-    _kernels.leaky_relu_backward(grad, self, negative_slope, out)
-    return out
-
-
 def _elu(self: Array, alpha: float) -> object:
     """By passes without a choice, for which numpy branches: one of the two summands is 0."""
     if not is_rows(self) or not math.isfinite(alpha):
@@ -211,23 +150,13 @@ def _elu(self: Array, alpha: float) -> object:
 
 def _elu_backward(grad: Array, self: Array, alpha: float) -> object:
     is_plain = is_rows(grad) and is_rows(self) and grad.shape == self.shape
-    if not is_plain or not self.size:
+    results = entry.run("exp", self) if is_plain and self.size else None
+    if results is None:
         return NUMPY["elu_backward"](grad, self, alpha)
-    out = np.empty(self.shape, FLOAT32)
-    _kernels.exp(self, out)
+    (out,) = results
     is_above = np.greater(self, 0)
     steps = [("mul", out, alpha), ("mul", grad, None), ("where", is_above, grad, None)]
     _kernels.chain(out, steps)
-    return out
-
-
-def _clamp(self: Array, low: Any, high: Any) -> object:  # noqa: ANN401 - arrays or numbers
-    bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    are_numbers = all(type(one) in (int, float) and not math.isnan(one) for one in bounds)
-    if not are_numbers or not is_rows(self):
-        return NUMPY["clamp"](self, low, high)
-    out = np.empty(self.shape, FLOAT32)
-    _kernels.clamp(self, *bounds, out)
     return out
 
 
@@ -250,18 +179,10 @@ def kernels() -> dict[str, Kernel]:
     """Kernels by row."""
     table = {name: _unary(name, function) for name, function in _UNARY.items()}
     table |= {name: _binary(name, f) for name, f in (_ARITHMETIC | _COMPARISON).items()}
-    table |= {name: _own(name, function) for name, function in _OWN.items()}
-    table |= {name: _own_backward(name, function) for name, function in _OWN_BACKWARD.items()}
+    table |= {name: entry.of_row(name) for name in _KERNELS}
     return table | {
-        "gelu": _gelu,
-        "gelu_backward": _gelu_backward,
-        "softplus": _softplus,
-        "softplus_backward": _softplus_backward,
-        "leaky_relu": _leaky_relu,
-        "leaky_relu_backward": _leaky_relu_backward,
         "elu": _elu,
         "elu_backward": _elu_backward,
-        "clamp": _clamp,
         "pow": _pow,
         "cast": _cast,
     }

@@ -27,11 +27,6 @@ def is_rows(value: object) -> TypeGuard[Array]:
     return type(value) is np.ndarray and value.dtype is FLOAT32 and value.flags.c_contiguous
 
 
-def is_bools(value: object) -> TypeGuard[Array]:
-    """True if `value` is a contiguous array of bool."""
-    return type(value) is np.ndarray and value.dtype is BOOL and value.flags.c_contiguous
-
-
 def rows(value: Array) -> Array:
     """The array if it is contiguous, else a contiguous copy."""
     return value if value.flags.c_contiguous else copied(value)

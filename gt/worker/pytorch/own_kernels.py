@@ -16,6 +16,7 @@ from torch import Tensor
 from gt import config
 from gt.worker.pytorch import threads as torch_threads
 
+_HAS_MKL: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]  # torch's
 _THREADS_MAX = 256  # csrc/core/parallel.h
 
 
@@ -62,7 +63,13 @@ def run(kernel: str, *arguments: object) -> tuple[Tensor, ...] | None:
     if kernels is None or any(x.requires_grad or not x.is_cpu for x in tensors):
         return None
     results: tuple[Tensor, ...] | None = kernels.run(
-        kernel, arguments, _empty, threads(), threads_most(), takes_all()
+        kernel,
+        arguments,
+        _empty,
+        threads(),
+        threads_most(),
+        takes_all(),
+        _HAS_MKL,
     )
     return results
 

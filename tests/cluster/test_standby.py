@@ -227,7 +227,7 @@ def test_an_end_leaves_nothing_and_what_cannot_go_on_is_refused() -> None:
         ["--instruction-log", "x"],
         ["--prices", "x", "--probe"],
         ["--end-with-input"],
-        ["--token-file", "x"],
+        ["--tls-cert", "x", "--tls-key", "y"],
     ):
         command = [sys.executable, "-m", "gt.server", "-p", "0", "--standby", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)

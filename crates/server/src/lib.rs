@@ -58,7 +58,7 @@ pub use sleep::SleepError;
 pub use tokens::{NewTokenError, TokenFileError, new_token};
 
 use accounts::Accounts;
-use audit::AuditLog;
+use audit::{AuditFile, AuditLog, CoreAudit};
 use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
@@ -136,7 +136,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let policy = open_policy(options, tokens.as_ref())?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
-    let audit = open_audit_log(options)?;
+    let (audit, core_audit) = open_audit_log(options)?;
     raise_descriptor_limit();
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(trace.is_some());
@@ -150,9 +150,9 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let event_loop =
         EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?
             .with_leases(Leases::new(options.lease))
-            .with_audit(audit.clone())
+            .with_audit(core_audit)
             .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())))
-            .with_standby(open_standby(options, &listeners)?);
+            .with_standby(open_standby(options, &listeners, tokens.as_ref())?);
     // Its end stops the thread.
     let _watching =
         policy.map(|(file, _)| watch_policy(file, &events, &waker, audit.clone())).transpose()?;
@@ -179,7 +179,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
         core_ended,
         peers: Vec::new(),
         incarnations: (BTreeMap::new(), 0),
-        is_first: true,
+        before: None,
     };
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
@@ -190,11 +190,12 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
 fn open_standby(
     options: &ServerOptions,
     listeners: &net::Listeners,
+    tokens: Option<&TokenList>,
 ) -> io::Result<Option<Standby>> {
     if !options.standby {
         return Ok(None);
     }
-    Standby::new(Heirloom::new(listeners, options)?).map(Some)
+    Standby::new(Heirloom::new(listeners, options, tokens.cloned())?).map(Some)
 }
 
 /// Opens the policy file, and warns of users whom nobody can be.
@@ -227,9 +228,14 @@ fn read_cost_model(path: &Path, may_be_absent: bool) -> Result<CostModel, ServeE
     text.parse().map_err(|error: CostModelError| failed(error.to_string()))
 }
 
-fn open_audit_log(options: &ServerOptions) -> Result<AuditLog, ServeError> {
-    let Some(path) = &options.audit_log else { return Ok(AuditLog::default()) };
-    AuditLog::open(path).map_err(|source| ServeError::Audit { path: path.clone(), source })
+/// The audit log of the sockets' thread, and of the core's.
+fn open_audit_log(options: &ServerOptions) -> Result<(AuditLog, CoreAudit), ServeError> {
+    let Some(path) = &options.audit_log else { return Ok(Default::default()) };
+    let wrong = |source| ServeError::Audit { path: path.clone(), source };
+    let file = AuditFile::open(path).map_err(wrong)?;
+    let log = file.log().map_err(wrong)?;
+    let core = CoreAudit::new(log.clone(), options.standby.then_some(file));
+    Ok((log, core))
 }
 
 fn open_trace(options: &ServerOptions) -> Result<Option<Trace>, ServeError> {

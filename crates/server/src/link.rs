@@ -3,10 +3,12 @@
 
 use crate::death::LastInstruction;
 use crate::journal::{Journal, Party};
+use crate::tokens::TokenLine;
 use gt_protocol::integer::to_u64;
 use gt_protocol::message::count_cancels;
 use gt_protocol::wire::{WireError, cut};
 use gt_transport::{Consumer, Producer, SlabReader, SlabWriter};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -34,16 +36,27 @@ pub(crate) struct PeerLink {
     pub slab_down: Option<SlabWriter>,
     /// The peer's process, if that is on this host.
     pub process: Option<u32>,
-    /// Copies of its sockets, for a standby; `None` without one, and for a peer by TCP.
-    pub sockets: Option<PeerSockets>,
+    /// Whatever a standby needs besides; `None` without one, and for a peer by TCP.
+    pub inherited: Option<InheritedPeer>,
 }
 
-/// Sockets of a peer by rings.
+/// Whatever a standby needs of a peer by rings, besides these: copies that the core's thread keeps.
 #[derive(Debug)]
-pub(crate) struct PeerSockets {
+pub(crate) struct InheritedPeer {
     pub socket: OwnedFd,
     /// TCP connection on which it arrived, if it did.
     pub life_line: Option<OwnedFd>,
+    /// Line of the token file that admits it, where there is such a file.
+    pub line: Option<TokenLine>,
+}
+
+impl InheritedPeer {
+    /// Copies for a new thread of sockets.
+    fn try_clone(&self) -> io::Result<Self> {
+        let socket = self.socket.try_clone()?;
+        let life_line = self.life_line.as_ref().map(OwnedFd::try_clone).transpose()?;
+        Ok(Self { socket, life_line, line: self.line.clone() })
+    }
 }
 
 /// Payloads and chunks of answers that a peer puts into a slab. Each is copied before it is looked
@@ -119,7 +132,7 @@ pub(crate) struct Inbound {
     cancels_arrived: u32,
     cancels_consumed: u32,
     journal: Option<(Arc<Journal>, Party)>,
-    sockets: Option<PeerSockets>,
+    inherited: Option<InheritedPeer>,
 }
 
 impl Inbound {
@@ -134,14 +147,19 @@ impl Inbound {
             cancels_arrived,
             cancels_consumed,
             journal: None,
-            sockets: None,
+            inherited: None,
         }
     }
 
-    /// Notes in a journal what arrives from now on, and keeps the sockets for a standby.
-    pub fn note_in(&mut self, journal: &Arc<Journal>, party: Party, sockets: Option<PeerSockets>) {
+    /// Notes in a journal what arrives from now on, and keeps the rest for a standby.
+    pub fn note_in(
+        &mut self,
+        journal: &Arc<Journal>,
+        party: Party,
+        inherited: Option<InheritedPeer>,
+    ) {
         self.journal = Some((Arc::clone(journal), party));
-        self.sockets = sockets;
+        self.inherited = inherited;
         if let Some(slab) = &mut self.slab {
             slab.journal = Some(Arc::clone(journal));
         }
@@ -150,19 +168,16 @@ impl Inbound {
     /// Descriptors that a standby needs.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let waker = self.waker().map(|waker| waker.as_raw_fd());
-        let sockets = self.sockets.as_ref().into_iter();
-        let sockets = sockets.flat_map(|PeerSockets { socket, life_line }| {
+        let sockets = self.inherited.as_ref().into_iter();
+        let sockets = sockets.flat_map(|InheritedPeer { socket, life_line, .. }| {
             [Some(socket), life_line.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd)
         });
         waker.into_iter().chain(sockets)
     }
 
-    /// Copies of the sockets, for a new thread of sockets; `None` for a peer that is gone.
-    pub fn sockets(&self) -> Option<std::io::Result<PeerSockets>> {
-        let PeerSockets { socket, life_line } = self.sockets.as_ref()?;
-        let life_line = life_line.as_ref().map(OwnedFd::try_clone).transpose();
-        let copies = socket.try_clone().and_then(|socket| Ok((socket, life_line?)));
-        Some(copies.map(|(socket, life_line)| PeerSockets { socket, life_line }))
+    /// Copies for a new thread of sockets; `None` for a peer that is gone.
+    pub fn inherited(&self) -> Option<io::Result<InheritedPeer>> {
+        self.inherited.as_ref().map(InheritedPeer::try_clone)
     }
 
     /// Forgets the channel of a socket's task, which the standby does not have; returns true if

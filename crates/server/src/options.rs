@@ -115,13 +115,11 @@ pub enum UsageError {
 
 impl ServerOptions {
     /// Refuses what a copy of the process cannot go on with: files that another thread may be at in
-    /// the moment of the fork, and connections whose tokens and keys it does not have.
+    /// the moment of the fork, and connections whose keys it does not have.
     fn check_standby(&self) -> Result<(), UsageError> {
         let others = [
             ("--instruction-log", self.instruction_log.is_some()),
             ("--probe", self.probe),
-            ("--token-file", self.token_file.is_some()),
-            ("--audit-log", self.audit_log.is_some()),
             ("--tls-cert", self.tls.is_some()),
         ];
         let other = others.into_iter().find(|(_, is_given)| self.standby && *is_given);
@@ -280,10 +278,7 @@ mod tests {
             "--standby --instruction-log a",
             "--standby does not go with --instruction-log, which a copy of the process cannot go on with",
         );
-        check(
-            "--standby --token-file a",
-            "--standby does not go with --token-file, which a copy of the process cannot go on with",
-        );
+        check("--standby --token-file a --audit-log b", r#"Some("127.0.0.1:12345") None"#);
         check("--resume-seconds -1", r#""-1": expected seconds, of 0 and more"#);
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);
         check("--port x", r#"cannot parse argument "x": invalid digit found in string"#);

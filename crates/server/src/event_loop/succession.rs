@@ -1,7 +1,6 @@
 //! The event loop's part of a standby: when one is forked, and how it goes on.
 
 use super::{EventLoop, answer};
-use crate::audit::AuditLog;
 use crate::client::ServedClient;
 use crate::journal::replay::{BrokenJournal, Record};
 use crate::journal::{Journal, Party};
@@ -62,7 +61,7 @@ impl EventLoop {
         let mut before = None;
         // The loop ends: each round is another process.
         loop {
-            let Self { standby: Some(standby), outbox, clients, workers, .. } = self else {
+            let Self { standby: Some(standby), outbox, clients, workers, audit, .. } = self else {
                 return;
             };
             if !standby.is_there() {
@@ -75,7 +74,7 @@ impl EventLoop {
             }
             let clients = clients.iter().map(|client| &client.inbound);
             let inbounds = workers.values().chain(clients);
-            let descriptors = inbounds.flat_map(Inbound::descriptors);
+            let descriptors = inbounds.flat_map(Inbound::descriptors).chain(audit.descriptor());
             match standby.fork(descriptors) {
                 Side::Dispatcher => {
                     if let Some(child) = standby.child() {
@@ -90,6 +89,7 @@ impl EventLoop {
             }
         }
         self.outbox.release();
+        self.audit.release();
         if let Some(before) = before {
             let own = std::process::id();
             tracing::warn!(
@@ -100,7 +100,7 @@ impl EventLoop {
 
     /// Goes on in place of a dispatcher that was killed, or ends the process.
     fn succeed(&mut self, before: i32) {
-        match catch_unwind(AssertUnwindSafe(|| self.take_over())) {
+        match catch_unwind(AssertUnwindSafe(|| self.take_over(before))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!(
@@ -112,7 +112,7 @@ impl EventLoop {
         }
     }
 
-    fn take_over(&mut self) -> Result<(), SuccessionError> {
+    fn take_over(&mut self, before: i32) -> Result<(), SuccessionError> {
         // Held until a standby of this process has the state.
         self.outbox.hold();
         let (events, inbox) = mpsc::unbounded_channel();
@@ -134,7 +134,7 @@ impl EventLoop {
         for client in &self.clients {
             self.sleeper.watch(&client.inbound);
         }
-        self.serve_sockets(events, waker)
+        self.serve_sockets(before, events, waker)
     }
 
     /// Comes to where the process before this one was, with all rings and slabs.
@@ -157,7 +157,8 @@ impl EventLoop {
         }
         for client in &mut self.clients {
             if client.inbound.forget_channel() {
-                let _ = events.send(NetEvent::ClientGone { session: client.session });
+                let session = client.session;
+                let _ = events.send(NetEvent::ClientGone { session, reason: reason() });
             }
         }
         self.outbox.outbounds().for_each(|(_, outbound)| outbound.forget_channel());
@@ -221,10 +222,12 @@ impl EventLoop {
     /// Starts this process's thread of sockets, with the listeners and the peers that are there.
     fn serve_sockets(
         &mut self,
+        before: i32,
         events: mpsc::UnboundedSender<NetEvent>,
         waker: Arc<Waker>,
     ) -> Result<(), SuccessionError> {
         let peers = self.resumed_peers()?;
+        let audit = self.audit.inherit()?;
         let Some(standby) = &mut self.standby else { return Ok(()) };
         let (core_ended, has_ended) = oneshot::channel();
         let options = standby.options().clone();
@@ -232,7 +235,7 @@ impl EventLoop {
         let watching = watching.inspect_err(|error| tracing::warn!("{error}")).ok().flatten();
         let watching = watching.map(|(file, policy)| {
             let _ = events.send(NetEvent::Policy(policy));
-            watch_policy(file, &events, &waker, AuditLog::default())
+            watch_policy(file, &events, &waker, audit.clone())
         });
         let watching = watching.transpose()?;
         let listeners = standby.heirloom().inherit()?;
@@ -240,15 +243,15 @@ impl EventLoop {
         let incarnations = (incarnations.clone(), first);
         let start = Start {
             listeners,
-            tokens: None,
+            tokens: options.token_file.clone().zip(standby.heirloom().tokens.clone()),
             tls: None,
-            audit: AuditLog::default(),
+            audit,
             events,
             waker,
             core_ended: has_ended,
             peers,
             incarnations,
-            is_first: false,
+            before: Some(before),
         };
         let serve = move || net::serve(start, &options);
         let net = std::thread::Builder::new().name("gt-net".into()).spawn(serve)?;
@@ -268,8 +271,8 @@ impl EventLoop {
             };
             let (cancel, held) = oneshot::channel();
             outbound.replace_cancel(cancel);
-            if let Some(sockets) = inbound.and_then(Inbound::sockets) {
-                peers.push(ResumedPeer { party, sockets: sockets?, held });
+            if let Some(inherited) = inbound.and_then(Inbound::inherited) {
+                peers.push(ResumedPeer { party, inherited: inherited?, held });
             }
         }
         Ok(peers)

@@ -72,7 +72,7 @@ impl Wires {
             slab: Some(SlabPayloads::new(slab)),
             slab_down: Some(SlabWriter::new(self.slab_down.try_clone().unwrap()).unwrap()),
             process: None,
-            sockets: None,
+            inherited: None,
         }
     }
 

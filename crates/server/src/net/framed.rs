@@ -136,7 +136,7 @@ fn attach(
         slab: None,
         slab_down: None,
         process: None,
-        sockets: None,
+        inherited: None,
     };
     match member.identity {
         Identity::Session(session) => {

@@ -1,8 +1,9 @@
-//! Whatever a standby inherits of the sockets' side: listeners and options. Tokens, certificates and the
-//! audit log are not among it: the options refuse them beside a standby.
+//! Whatever a standby inherits of the sockets' side: listeners, options, and the lines of the token
+//! file. Certificates are not among it: the options refuse them beside a standby.
 
 use super::listeners::{InheritedListeners, Listeners};
 use crate::options::ServerOptions;
+use crate::tokens::TokenList;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -11,13 +12,19 @@ use std::os::fd::RawFd;
 pub(crate) struct Heirloom {
     listeners: InheritedListeners,
     pub options: ServerOptions,
+    /// The token file as it was read last.
+    pub tokens: Option<TokenList>,
 }
 
 impl Heirloom {
     /// # Errors
     /// No descriptors left.
-    pub fn new(listeners: &Listeners, options: &ServerOptions) -> io::Result<Self> {
-        Ok(Self { listeners: listeners.bequeath()?, options: options.clone() })
+    pub fn new(
+        listeners: &Listeners,
+        options: &ServerOptions,
+        tokens: Option<TokenList>,
+    ) -> io::Result<Self> {
+        Ok(Self { listeners: listeners.bequeath()?, options: options.clone(), tokens })
     }
 
     /// Descriptors of the listeners.

@@ -2,7 +2,7 @@
 //!
 //! The map:
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
-//! - `event_loop`, `client`, `outbox`, `outbound`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - `event_loop`, `client`, `outbox`, `outbound`, `link`, `frames`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - [`certificates`]: `gt cert`; `certificate`: what it wrote, read by the dispatcher.
 //! - [`death`]: texts about a worker that has ended.
 //! - `policy`: the file of weights and limits by user; `accounts`: who uses how much.
@@ -28,6 +28,7 @@ mod client;
 pub mod death;
 mod event_loop;
 mod file_stamp;
+mod frames;
 mod journal;
 mod leases;
 mod line_log;
@@ -59,6 +60,7 @@ pub use tokens::{NewTokenError, TokenFileError, new_token};
 
 use accounts::Accounts;
 use audit::{AuditFile, AuditLog, CoreAudit};
+use certificate::Credentials;
 use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
@@ -132,7 +134,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let tokens = options.token_file.as_deref().map(TokenList::read).transpose()?;
     let tls = options.tls.as_ref().map(|files| certificate::read(&files.certificate, &files.key));
-    let tls = tls.transpose()?;
+    let credentials = tls.transpose()?;
+    let tls = credentials.as_ref().map(Credentials::acceptor).transpose()?;
     let policy = open_policy(options, tokens.as_ref())?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
@@ -152,7 +155,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
             .with_leases(Leases::new(options.lease))
             .with_audit(core_audit)
             .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())))
-            .with_standby(open_standby(options, &listeners, tokens.as_ref())?);
+            .with_standby(open_standby(options, &listeners, (tokens.as_ref(), credentials))?);
     // Its end stops the thread.
     let _watching =
         policy.map(|(file, _)| watch_policy(file, &events, &waker, audit.clone())).transpose()?;
@@ -190,12 +193,15 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
 fn open_standby(
     options: &ServerOptions,
     listeners: &net::Listeners,
-    tokens: Option<&TokenList>,
+    (tokens, credentials): (Option<&TokenList>, Option<Credentials>),
 ) -> io::Result<Option<Standby>> {
     if !options.standby {
         return Ok(None);
     }
-    Standby::new(Heirloom::new(listeners, options, tokens.cloned())?).map(Some)
+    let mut heirloom = Heirloom::new(listeners, options)?;
+    heirloom.tokens = tokens.cloned();
+    heirloom.credentials = credentials;
+    Standby::new(heirloom).map(Some)
 }
 
 /// Opens the policy file, and warns of users whom nobody can be.

@@ -36,7 +36,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --resume-seconds N     keep what a broken connection of another host served for so long (10; 0: for ever)
   --lease-seconds N      keep a named session without a client for so long (600), unless the client says otherwise
   --log-payloads         keep payloads too, in FILE.d/
-  --standby              keep a copy of the process that goes on if this one is killed (peers by shared memory)
+  --standby              keep a copy of the process that goes on if this one is killed
   -h, --help, --version
 ";
 
@@ -115,13 +115,10 @@ pub enum UsageError {
 
 impl ServerOptions {
     /// Refuses what a copy of the process cannot go on with: files that another thread may be at in
-    /// the moment of the fork, and connections whose keys it does not have.
+    /// the moment of the fork.
     fn check_standby(&self) -> Result<(), UsageError> {
-        let others = [
-            ("--instruction-log", self.instruction_log.is_some()),
-            ("--probe", self.probe),
-            ("--tls-cert", self.tls.is_some()),
-        ];
+        let others =
+            [("--instruction-log", self.instruction_log.is_some()), ("--probe", self.probe)];
         let other = others.into_iter().find(|(_, is_given)| self.standby && *is_given);
         other.map_or(Ok(()), |(other, _)| Err(UsageError::StandbyWith(other)))
     }
@@ -278,7 +275,10 @@ mod tests {
             "--standby --instruction-log a",
             "--standby does not go with --instruction-log, which a copy of the process cannot go on with",
         );
-        check("--standby --token-file a --audit-log b", r#"Some("127.0.0.1:12345") None"#);
+        check(
+            "--standby --token-file a --audit-log b --tls-cert c --tls-key d",
+            r#"Some("127.0.0.1:12345") None"#,
+        );
         check("--resume-seconds -1", r#""-1": expected seconds, of 0 and more"#);
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);
         check("--port x", r#"cannot parse argument "x": invalid digit found in string"#);

@@ -149,11 +149,12 @@ fn count(peer: &mut Peer, stop: &AtomicBool) -> u32 {
 #[test]
 fn clients_go_on_when_the_dispatcher_is_killed() {
     let mut server = Server::start("standby-kills", &["--standby", "--log-level", "warn"]);
-    let workers = [worker::spawn(&server), worker::spawn(&server)];
+    let workers = [worker::spawn(&server), worker::spawn_remote(&server)];
     let mut peers = [
         Peer::unix(&server, hello(Role::Client)),
         Peer::moved(&server, hello(Role::Client)),
-        Peer::unix(&server, hello(Role::Client)),
+        Peer::resuming(&server, hello(Role::Client)),
+        Peer::resuming(&server, hello(Role::Client)),
     ];
     for peer in &mut peers {
         // All are served, so the standby has them.
@@ -178,7 +179,7 @@ fn clients_go_on_when_the_dispatcher_is_killed() {
     let mut late = Peer::moved(&server, hello(Role::Client));
     late.upload(0, &[2.0]);
     assert_eq!(late.read(1, 0, 1), Ok(vec![2.0]));
-    assert_eq!(late.values_on_workers(), 7, "{}", server.log());
+    assert_eq!(late.values_on_workers(), 9, "{}", server.log());
     let (dispatcher, _) = both(&server);
     signal("-TERM", dispatcher);
     server.end_of_log();

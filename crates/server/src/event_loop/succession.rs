@@ -1,7 +1,9 @@
 //! The event loop's part of a standby: when one is forked, and how it goes on.
 
 use super::{EventLoop, answer};
+use crate::certificate::{Credentials, TlsFileError};
 use crate::client::ServedClient;
+use crate::frames::{self, FrameTarget};
 use crate::journal::replay::{BrokenJournal, Record};
 use crate::journal::{Journal, Party};
 use crate::link::Inbound;
@@ -34,6 +36,8 @@ pub(super) enum SuccessionError {
     Sleep(#[from] SleepError),
     #[error(transparent)]
     Waker(#[from] DescriptorError),
+    #[error(transparent)]
+    Tls(#[from] TlsFileError),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -72,6 +76,8 @@ impl EventLoop {
                 }
                 outbox.outbounds().for_each(|(_, outbound)| outbound.begin_place());
             }
+            let frames = outbox.outbounds().filter_map(|(_, outbound)| outbound.frames());
+            frames.for_each(FrameTarget::forget_acknowledged);
             let clients = clients.iter().map(|client| &client.inbound);
             let inbounds = workers.values().chain(clients);
             let descriptors = inbounds.flat_map(Inbound::descriptors).chain(audit.descriptor());
@@ -122,7 +128,6 @@ impl EventLoop {
         std::mem::forget(std::mem::replace(&mut self.events, inbox));
         std::mem::forget(std::mem::replace(&mut self.waker, Arc::clone(&waker)));
         std::mem::forget(std::mem::replace(&mut self.sleeper, sleeper));
-        self.forget_channels(&events);
         let Some(journal) = self.standby.as_ref().map(|standby| Arc::clone(standby.journal()))
         else {
             return Ok(());
@@ -146,24 +151,6 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Forgets the connections that this process does not have: peers by TCP are gone.
-    fn forget_channels(&mut self, events: &mpsc::UnboundedSender<NetEvent>) {
-        let reason = || "its dispatcher was killed, and it was connected by TCP".to_owned();
-        for (&index, inbound) in &mut self.workers {
-            if inbound.forget_channel() {
-                // Received by this very thread.
-                let _ = events.send(NetEvent::WorkerGone { index, reason: reason() });
-            }
-        }
-        for client in &mut self.clients {
-            if client.inbound.forget_channel() {
-                let session = client.session;
-                let _ = events.send(NetEvent::ClientGone { session, reason: reason() });
-            }
-        }
-        self.outbox.outbounds().for_each(|(_, outbound)| outbound.forget_channel());
-    }
-
     /// Takes again what the process before this one has taken since the fork.
     fn replay(&mut self, journal: &Journal) -> Result<(), SuccessionError> {
         // The loop ends: each round reads a record.
@@ -171,6 +158,10 @@ impl EventLoop {
             match record? {
                 Record::Words { party, words } => self.replay_words(party, &words)?,
                 Record::Mark { worker, request } => self.outbox.replay_mark(worker, request),
+                Record::Sent { place, words, sum } => {
+                    let sent = self.outbox.replay_frame(place, words, sum);
+                    sent.map_err(|(index, why)| SuccessionError::Worker(index, why))?;
+                }
                 Record::Run { party, is_cancelled, is_continued, frames } => {
                     let turn = (is_cancelled, is_continued, to_usize(frames));
                     if !self.replay_turn(party, turn) {
@@ -226,7 +217,7 @@ impl EventLoop {
         events: mpsc::UnboundedSender<NetEvent>,
         waker: Arc<Waker>,
     ) -> Result<(), SuccessionError> {
-        let peers = self.resumed_peers()?;
+        let peers = self.resumed_peers(&events)?;
         let audit = self.audit.inherit()?;
         let Some(standby) = &mut self.standby else { return Ok(()) };
         let (core_ended, has_ended) = oneshot::channel();
@@ -239,12 +230,14 @@ impl EventLoop {
         });
         let watching = watching.transpose()?;
         let listeners = standby.heirloom().inherit()?;
+        let credentials = standby.heirloom().credentials.as_ref();
+        let tls = credentials.map(Credentials::acceptor).transpose()?;
         let (incarnations, first) = standby.incarnations();
         let incarnations = (incarnations.clone(), first);
         let start = Start {
             listeners,
             tokens: options.token_file.clone().zip(standby.heirloom().tokens.clone()),
-            tls: None,
+            tls,
             audit,
             events,
             waker,
@@ -259,21 +252,39 @@ impl EventLoop {
         Ok(())
     }
 
-    fn resumed_peers(&mut self) -> io::Result<Vec<ResumedPeer>> {
+    /// All peers, with new channels where they are connected by TCP. One that cannot be served on is
+    /// gone.
+    pub(super) fn resumed_peers(
+        &mut self,
+        events: &mpsc::UnboundedSender<NetEvent>,
+    ) -> io::Result<Vec<ResumedPeer>> {
+        let Self { outbox, workers, clients, .. } = self;
         let mut peers = Vec::new();
-        for (party, outbound) in self.outbox.outbounds() {
+        for (party, outbound) in outbox.outbounds() {
             let inbound = match party {
-                Party::Worker(index) => self.workers.get(&index),
+                Party::Worker(index) => workers.get_mut(&index),
                 Party::Session(session) => {
-                    let client = self.clients.iter().find(|client| client.session == session);
-                    client.map(|client| &client.inbound)
+                    let client = clients.iter_mut().find(|client| client.session == session);
+                    client.map(|client| &mut client.inbound)
                 }
             };
             let (cancel, held) = oneshot::channel();
             outbound.replace_cancel(cancel);
-            if let Some(inherited) = inbound.and_then(Inbound::inherited) {
-                peers.push(ResumedPeer { party, inherited: inherited?, held });
-            }
+            let Some(inbound) = inbound else { continue };
+            let Some(inherited) = inbound.inherited() else { continue };
+            let frames = match (inbound.frames(), outbound.frames()) {
+                (Some(source), Some(target)) => Some(frames::renew(source, target)),
+                (None, _) => None,
+                (Some(source), None) => {
+                    source.give_up();
+                    let Party::Session(session) = party else { continue };
+                    let reason = "it cannot be served on".to_owned();
+                    // Received by this very thread.
+                    let _ = events.send(NetEvent::ClientGone { session, reason });
+                    continue;
+                }
+            };
+            peers.push(ResumedPeer { party, inherited: inherited?, frames, held });
         }
         Ok(peers)
     }

@@ -1,7 +1,8 @@
-//! Whatever a standby inherits of the sockets' side: listeners, options, and the lines of the token
-//! file. Certificates are not among it: the options refuse them beside a standby.
+//! Whatever a standby inherits of the sockets' side: listeners, options, the lines of the token file,
+//! and the certificate.
 
 use super::listeners::{InheritedListeners, Listeners};
+use crate::certificate::Credentials;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use std::io;
@@ -14,17 +15,20 @@ pub(crate) struct Heirloom {
     pub options: ServerOptions,
     /// The token file as it was read last.
     pub tokens: Option<TokenList>,
+    /// The certificate and its key, as they were read at the start.
+    pub credentials: Option<Credentials>,
 }
 
 impl Heirloom {
     /// # Errors
     /// No descriptors left.
-    pub fn new(
-        listeners: &Listeners,
-        options: &ServerOptions,
-        tokens: Option<TokenList>,
-    ) -> io::Result<Self> {
-        Ok(Self { listeners: listeners.bequeath()?, options: options.clone(), tokens })
+    pub fn new(listeners: &Listeners, options: &ServerOptions) -> io::Result<Self> {
+        Ok(Self {
+            listeners: listeners.bequeath()?,
+            options: options.clone(),
+            tokens: None,
+            credentials: None,
+        })
     }
 
     /// Descriptors of the listeners.

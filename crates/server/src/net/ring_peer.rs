@@ -4,7 +4,9 @@
 use super::greeting::{Admitted, GreetingError, Member};
 use super::introductions::introduce;
 use super::registry::{Identity, WorkerSocket};
-use crate::link::{InheritedPeer, PeerLink, RING_WORDS, SlabPayloads, WordSource, WordTarget};
+use crate::link::{
+    InheritedConnection, InheritedPeer, PeerLink, RING_WORDS, SlabPayloads, WordSource, WordTarget,
+};
 use crate::net_event::NetEvent;
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::Capabilities;
@@ -29,7 +31,8 @@ pub(crate) async fn serve(
     if member.net().has_standby {
         let life_line = life_line.as_ref().map(|line| line.as_fd().try_clone_to_owned());
         let socket = socket.as_fd().try_clone_to_owned()?;
-        link.inherited = Some(InheritedPeer { socket, life_line: life_line.transpose()?, line });
+        let connection = InheritedConnection::Rings { socket, life_line: life_line.transpose()? };
+        link.inherited = Some(InheritedPeer { connection, line });
     }
     attach(&member, (name, user), link, Rc::new(socket.as_fd().try_clone_to_owned()?));
     watch(member, socket, life_line, cancel).await;

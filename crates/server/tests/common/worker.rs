@@ -16,6 +16,12 @@ pub fn spawn(server: &Server) -> JoinHandle<Peer> {
     std::thread::spawn(move || serve(peer))
 }
 
+/// The same by TCP: its link is resumed whenever the connection breaks.
+pub fn spawn_remote(server: &Server) -> JoinHandle<Peer> {
+    let peer = Peer::resuming(server, hello(Role::Worker));
+    std::thread::spawn(move || serve(peer))
+}
+
 /// Connects, and dies at the first instruction of this kind.
 pub fn spawn_mortal(server: &Server, deadly: Op) -> JoinHandle<Peer> {
     let peer = Peer::unix(server, hello(Role::Worker));

@@ -206,9 +206,10 @@ def test_programs_and_workers_by_tcp_train_on_to_the_same_bits(
         assert "worker 1 is resumed" in cluster.log
 
 
-def test_uploads_and_reads_of_more_than_the_journal_has() -> None:
-    with running() as cluster:
-        client = cluster.client("import sys\n" + UPLOADS)
+@pytest.mark.parametrize("by_tcp", [False, True])
+def test_uploads_and_reads_of_more_than_the_journal_has(*, by_tcp: bool) -> None:
+    with running(by_tcp=by_tcp) as cluster:
+        client = cluster.client("import sys\n" + UPLOADS, GT_NO_RING=str(int(by_tcp)))
         assert client.stdout.readline() == "ready\n", client.stderr.read()
         begin([client])
         for _ in range(4):

@@ -34,13 +34,13 @@ pub enum TlsFileError {
 
 /// A certificate with those that sign it, and its key.
 #[derive(Debug)]
-pub(crate) struct Credentials {
+pub(crate) struct ServerCertificate {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
 /// Reads a certificate and its key.
-pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Credentials, TlsFileError> {
+pub(crate) fn read(certificate: &Path, key: &Path) -> Result<ServerCertificate, TlsFileError> {
     let fault = |option, path: &Path| {
         let path = path.to_owned();
         move |error: rustls::pki_types::pem::Error| TlsFileError::File {
@@ -57,10 +57,10 @@ pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Credentials, TlsFil
         return Err(TlsFileError::Readable(key.to_owned()));
     }
     let key = PrivateKeyDer::from_pem_file(key).map_err(fault("--tls-key", key))?;
-    Ok(Credentials { chain, key })
+    Ok(ServerCertificate { chain, key })
 }
 
-impl Credentials {
+impl ServerCertificate {
     /// Encrypts connections with them. It has state of its own, which threads lock: a standby makes
     /// another one.
     pub fn acceptor(&self) -> Result<TlsAcceptor, TlsFileError> {

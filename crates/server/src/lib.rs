@@ -60,7 +60,7 @@ pub use tokens::{NewTokenError, TokenFileError, new_token};
 
 use accounts::Accounts;
 use audit::{AuditFile, AuditLog, CoreAudit};
-use certificate::Credentials;
+use certificate::ServerCertificate;
 use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
@@ -134,8 +134,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let tokens = options.token_file.as_deref().map(TokenList::read).transpose()?;
     let tls = options.tls.as_ref().map(|files| certificate::read(&files.certificate, &files.key));
-    let credentials = tls.transpose()?;
-    let tls = credentials.as_ref().map(Credentials::acceptor).transpose()?;
+    let certificate = tls.transpose()?;
+    let tls = certificate.as_ref().map(ServerCertificate::acceptor).transpose()?;
     let policy = open_policy(options, tokens.as_ref())?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
@@ -155,7 +155,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
             .with_leases(Leases::new(options.lease))
             .with_audit(core_audit)
             .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())))
-            .with_standby(open_standby(options, &listeners, (tokens.as_ref(), credentials))?);
+            .with_standby(open_standby(options, &listeners, (tokens.as_ref(), certificate))?);
     // Its end stops the thread.
     let _watching =
         policy.map(|(file, _)| watch_policy(file, &events, &waker, audit.clone())).transpose()?;
@@ -193,14 +193,14 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
 fn open_standby(
     options: &ServerOptions,
     listeners: &net::Listeners,
-    (tokens, credentials): (Option<&TokenList>, Option<Credentials>),
+    (tokens, certificate): (Option<&TokenList>, Option<ServerCertificate>),
 ) -> io::Result<Option<Standby>> {
     if !options.standby {
         return Ok(None);
     }
     let mut heirloom = Heirloom::new(listeners, options)?;
     heirloom.tokens = tokens.cloned();
-    heirloom.credentials = credentials;
+    heirloom.certificate = certificate;
     Standby::new(heirloom).map(Some)
 }
 

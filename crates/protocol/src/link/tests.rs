@@ -77,7 +77,7 @@ enum Step {
     Resume,
     /// The end that counts late counts all as received.
     Receive,
-    /// That end is replaced, and the connection resumed.
+    /// Another end takes its place, and the connection is resumed.
     Replace,
 }
 

@@ -1,7 +1,7 @@
 //! The event loop's part of a standby: when one is forked, and how it goes on.
 
 use super::{EventLoop, answer};
-use crate::certificate::{Credentials, TlsFileError};
+use crate::certificate::{ServerCertificate, TlsFileError};
 use crate::client::ServedClient;
 use crate::frames::{self, FrameTarget};
 use crate::journal::replay::{BrokenJournal, Record};
@@ -230,8 +230,8 @@ impl EventLoop {
         });
         let watching = watching.transpose()?;
         let listeners = standby.heirloom().inherit()?;
-        let credentials = standby.heirloom().credentials.as_ref();
-        let tls = credentials.map(Credentials::acceptor).transpose()?;
+        let certificate = standby.heirloom().certificate.as_ref();
+        let tls = certificate.map(ServerCertificate::acceptor).transpose()?;
         let (incarnations, first) = standby.incarnations();
         let incarnations = (incarnations.clone(), first);
         let start = Start {

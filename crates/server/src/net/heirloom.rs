@@ -2,7 +2,7 @@
 //! and the certificate.
 
 use super::listeners::{InheritedListeners, Listeners};
-use crate::certificate::Credentials;
+use crate::certificate::ServerCertificate;
 use crate::options::ServerOptions;
 use crate::tokens::TokenList;
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) struct Heirloom {
     /// The token file as it was read last.
     pub tokens: Option<TokenList>,
     /// The certificate and its key, as they were read at the start.
-    pub credentials: Option<Credentials>,
+    pub certificate: Option<ServerCertificate>,
 }
 
 impl Heirloom {
@@ -27,7 +27,7 @@ impl Heirloom {
             listeners: listeners.bequeath()?,
             options: options.clone(),
             tokens: None,
-            credentials: None,
+            certificate: None,
         })
     }
 

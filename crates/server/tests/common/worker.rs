@@ -16,7 +16,7 @@ pub fn spawn(server: &Server) -> JoinHandle<Peer> {
     std::thread::spawn(move || serve(peer))
 }
 
-/// The same by TCP: its link is resumed whenever the connection breaks.
+/// A toy worker by TCP, whose link is resumed whenever the connection breaks.
 pub fn spawn_remote(server: &Server) -> JoinHandle<Peer> {
     let peer = Peer::resuming(server, hello(Role::Worker));
     std::thread::spawn(move || serve(peer))

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, result, until
+from cluster import Cluster, of_group, result, until
 
 from gt import _core
 
@@ -48,19 +48,6 @@ print(digest.hexdigest())
 """
 
 
-def names(group: int) -> dict[int, str]:
-    """The processes of a group that are no zombies."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                head, _, rest = (entry / "stat").read_text().rpartition(")")
-                words = rest.split()
-                if int(words[2]) == group and words[0] not in {"Z", "X"}:
-                    found[int(entry.name)] = head.partition("(")[2]
-    return found
-
-
 class StandbyCluster(Cluster):
     """A cluster whose dispatcher leads a group of processes."""
 
@@ -69,8 +56,8 @@ class StandbyCluster(Cluster):
         pair: list[int] = []
 
         def are_there() -> bool:
-            waiting = {pid for pid, name in names(self.server.pid).items() if name == STANDBY}
-            serving = names(self.server.pid).keys() - waiting
+            waiting = {pid for pid, name in of_group(self.server.pid).items() if name == STANDBY}
+            serving = of_group(self.server.pid).keys() - waiting
             pair[:] = [*serving, *waiting]
             return len(serving) == len(waiting) == 1
 
@@ -90,7 +77,7 @@ class StandbyCluster(Cluster):
         dispatcher, _ = self.both()
         os.kill(dispatcher, signal.SIGTERM)
         super().stop()
-        until(lambda: not names(self.server.pid))
+        until(lambda: not of_group(self.server.pid))
 
 
 @contextmanager
@@ -261,11 +248,10 @@ def test_an_end_leaves_nothing_and_what_cannot_go_on_is_refused() -> None:
     with running(1) as cluster:
         group = cluster.server.pid
         cluster.both()
-    assert not names(group)
+    assert not of_group(group)
     for words in (
         ["--instruction-log", "x"],
         ["--prices", "x", "--probe"],
-        ["--end-with-input"],
     ):
         command = [sys.executable, "-m", "gt.server", "-p", "0", "--standby", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)

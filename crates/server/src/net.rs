@@ -12,6 +12,7 @@ mod framed;
 mod greeting;
 mod heirloom;
 mod inheritance;
+mod input;
 mod introductions;
 mod listeners;
 mod peer_socket;
@@ -158,6 +159,9 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
             let is_interrupt = end_signals.is_interrupt();
             let word = if is_interrupt { "interrupted" } else { "terminated" };
             tracing::info!("{word}: stopping");
+        }
+        () = input::end_of_input(options.ends_with_input) => {
+            tracing::info!("its input has ended: stopping");
         }
         _ = &mut core_ended => tracing::error!("the core's thread has ended"),
     }

@@ -37,6 +37,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --lease-seconds N      keep a named session without a client for so long (600), unless the client says otherwise
   --log-payloads         keep payloads too, in FILE.d/
   --standby              keep a copy of the process that goes on if this one is killed
+  --end-with-input       end when standard input does: with the program that started this one, however that ends
   -h, --help, --version
 ";
 
@@ -82,6 +83,8 @@ pub struct ServerOptions {
     pub lease: Duration,
     /// True to keep a standby.
     pub standby: bool,
+    /// True to end when standard input does.
+    pub ends_with_input: bool,
 }
 
 /// Request of the command line.
@@ -149,6 +152,7 @@ impl Command {
             links: LinkLimits::default(),
             lease: LEASE,
             standby: false,
+            ends_with_input: false,
         };
         while let Some(argument) = parser.next()? {
             match argument {
@@ -175,6 +179,7 @@ impl Command {
                 }
                 Long("lease-seconds") => options.lease = seconds(parser.value()?.string()?)?,
                 Long("standby") => options.standby = true,
+                Long("end-with-input") => options.ends_with_input = true,
                 Long("log-payloads") => options.log_payloads = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),

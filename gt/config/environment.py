@@ -42,6 +42,7 @@ class SessionOptions:
     threads: int | None
     cores: int
     instruction_log: str | None
+    debug_dispatcher: bool
     prices: str | None
     verbose: bool
     address: str | None
@@ -214,6 +215,7 @@ def session_options() -> SessionOptions:
         threads=threads(),
         cores=cores,
         instruction_log=instruction_log(),
+        debug_dispatcher=debugs_dispatcher(),
         prices=read(variables.PRICES) or None,
         verbose=is_verbose(),
         address=address(),
@@ -305,6 +307,21 @@ def hotpath_threshold() -> int:
 def hotpath_min_seq() -> int:
     """Value of GT_HOTPATH_MIN_SEQ."""
     return read(variables.HOTPATH_MIN_SEQ)
+
+
+def debugs_client() -> bool:
+    """True if GT_DEBUG_CLIENT asks for a line for each instruction that is emitted."""
+    return read(variables.DEBUG_CLIENT)
+
+
+def debugs_dispatcher() -> bool:
+    """True if GT_DEBUG_DISPATCHER asks for a line for each placement."""
+    return read(variables.DEBUG_DISPATCHER)
+
+
+def debugs_worker() -> bool:
+    """True if GT_DEBUG_WORKER asks for a line for each execution."""
+    return read(variables.DEBUG_WORKER)
 
 
 def debugs_compile() -> bool:

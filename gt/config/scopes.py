@@ -139,6 +139,7 @@ def read_environment() -> None:
 def session_begins() -> None:
     """Called once per session, at its first operation, with the connection open."""
     state.warned = frozenset()
+    _core.show_instructions(environment.debugs_client())
     read_environment()
     state.check_meshes()
     state.warn_of_absent_workers()

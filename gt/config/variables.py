@@ -22,14 +22,10 @@ ON = ("1", "true", "yes", "on")
 OFF = ("0", "false", "no", "off")
 # Similarity above which an unknown name counts as a misspelling.
 LIKENESS = 0.75
-_PLACEMENTS = "GT_INSTRUCTION_LOG=FILE has each placement, gt.explain(x) its reason"
 _COMPILATION = "gt.compile(function) says what to compile"
 # Variables from the papers that have no effect yet, with the setting to use meanwhile or the
 # behaviour that holds without them.
 PROMISED = {
-    "GT_DEBUG_CLIENT": "gt.debug.print_tape() shows what backward goes through",
-    "GT_DEBUG_DISPATCHER": _PLACEMENTS,
-    "GT_DEBUG_WORKER": "gt.debug.get_worker_stats() counts what workers do",
     "GT_AUTO_COMPILE": _COMPILATION,
     "GT_HOTPATH_WINDOW": _COMPILATION,
     "GT_HOTPATH_MAX_EXPAND": _COMPILATION,
@@ -468,6 +464,35 @@ HOTPATH_MIN_SEQ = Variable(
     parse=_count,
     expected=COUNT,
     summary="The fewest instructions of a program that is compiled.",
+)
+DEBUG_CLIENT = Variable(
+    name="GT_DEBUG_CLIENT",
+    family=TRACES,
+    default=False,
+    parse=_switch,
+    expected=SWITCH,
+    summary="Writes a line for each instruction that the program emits, with its results and the "
+    "line of the program, on standard error.",
+    of_session=True,
+)
+DEBUG_DISPATCHER = Variable(
+    name="GT_DEBUG_DISPATCHER",
+    family=TRACES,
+    default=False,
+    parse=_switch,
+    expected=SWITCH,
+    summary="Writes a line for each placement and its reason on standard error: of this program, "
+    "or of the dispatcher that is started with it.",
+    of_session=True,
+)
+DEBUG_WORKER = Variable(
+    name="GT_DEBUG_WORKER",
+    family=TRACES,
+    default=False,
+    parse=_switch,
+    expected=SWITCH,
+    summary="Writes a line for each instruction that a worker has executed, with its time, on the "
+    "worker's standard error.",
 )
 DEBUG_COMPILE = Variable(
     name="GT_DEBUG_COMPILE",

@@ -247,6 +247,7 @@ def _start(arguments: argparse.Namespace) -> startup.Start:
             peer_seconds=arguments.peer_seconds,
         ),
         instruction_log=config.instruction_log(),
+        shows_executions=config.debugs_worker(),
         aten_rows=config.aten_rows(),
         is_verbose=config.is_verbose(),
         gpu=gpu,

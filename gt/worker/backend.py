@@ -110,6 +110,8 @@ class Backend(Generic[Value]):
     # Path of the instruction log, beside which the worker records its executions; None for no
     # record.
     instruction_log: str | None = None
+    # True if each execution has a line on standard error.
+    shows_executions: bool = False
     # Backends that move collectives besides the loop's messages, by their word in a trace: device,
     # group.
     collective_backends: dict[str, CollectiveBackend[Value]] = dataclasses.field(

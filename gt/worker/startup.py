@@ -70,6 +70,7 @@ class Start:
     compression: str = "auto"
     links: Links = dataclasses.field(default_factory=Links)
     instruction_log: str | None = None
+    shows_executions: bool = False
     aten_rows: str = "off"
     is_verbose: bool = False
     gpu: int | None = None
@@ -153,6 +154,7 @@ def run(start: Start) -> int:
         compression=start.compression,
         links=start.links,
         instruction_log=start.instruction_log,
+        shows_executions=start.shows_executions,
     )
     with backend.guard(), contextlib.ExitStack() as ends:
         if start.process_groups != "off":

@@ -78,6 +78,11 @@ impl Dispatcher {
         self.core.tracing = tracing;
     }
 
+    /// Sets if [`TraceNotes::reason`](crate::TraceNotes::reason) is filled.
+    pub fn set_reasoning(&mut self, reasoning: bool) {
+        self.core.reasoning = reasoning;
+    }
+
     /// Sets the cost model, with which the planner compares layouts.
     pub fn set_cost_model(&mut self, cost_model: CostModel) {
         self.core.cost_model = cost_model;

@@ -78,6 +78,8 @@ pub struct TraceNotes<'a> {
     pub boundary: Option<&'a str>,
     /// Values that were reduced together for this instruction, or while it was planned.
     pub together: &'a [Id],
+    /// Reason of the results' layout, where reasons are asked for.
+    pub reason: Option<String>,
 }
 
 impl TraceNotes<'_> {

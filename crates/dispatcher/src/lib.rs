@@ -33,4 +33,4 @@ pub use dispatcher::{Dispatcher, NamedSummary, SessionRefusal, UserHolding};
 pub use event::{ClientFault, Event, SessionId, Sink, Statistics, TraceNotes, WorkerIndex};
 pub use lineage::{Lineage, Possible, Remake, Vacancies, WantedValues, WorkerLosses};
 pub use planner::Config;
-pub use trace_line::TraceLine;
+pub use trace_line::{TraceLine, decision_line};

@@ -52,6 +52,8 @@ pub(crate) struct Core {
     pub plans: PlanCache,
     pub replays: Replays,
     pub tracing: bool,
+    /// True if trace lines have the reasons of layouts.
+    pub reasoning: bool,
     pub moved_bytes: u64,
     /// Bytes of operands and results of the last instruction; `u64::MAX` where they were not
     /// counted.
@@ -76,6 +78,7 @@ impl Core {
             plans: PlanCache::default(),
             replays: Replays::default(),
             tracing: false,
+            reasoning: false,
             moved_bytes: 0,
             touched_bytes: 0,
             next_tag: 1,

@@ -4,6 +4,7 @@
 pub(crate) mod failure;
 pub(crate) mod provenance;
 pub(crate) mod published;
+pub(crate) mod reason;
 pub(crate) mod reductions;
 pub(crate) mod requests;
 pub(crate) mod scopes;

@@ -3,7 +3,7 @@
 use crate::event::{SessionId, TraceNotes};
 use gt_protocol::Instruction;
 use gt_protocol::text::{Names, PayloadText, TextLine};
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// An instruction, then the dispatcher's notes behind `#`: results, effects, time, session, the
 /// user's `file:line`, and the error.
@@ -47,6 +47,24 @@ impl fmt::Display for TraceLine<'_> {
     }
 }
 
+/// A line about the place of an instruction's results, for `GT_DEBUG_DISPATCHER`; `None` for an
+/// instruction that has no results, or whose results failed.
+#[must_use]
+pub fn decision_line(instruction: &Instruction<'_>, notes: &TraceNotes<'_>) -> Option<String> {
+    let reason = notes.reason.as_ref()?;
+    let names = SignalName { id: instruction.signal, name: notes.signal };
+    let line = TextLine { instruction, names: &names, payload: PayloadText::Reference };
+    let mut text = format!("dispatcher: {line} -> {}; {}", notes.results, one_line(reason));
+    if notes.moved_bytes > 0 {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; {} bytes move", notes.moved_bytes);
+    }
+    if let Some(site) = notes.site.filter(|site| !site.is_empty()) {
+        let _ = write!(text, "  {}", one_line(site));
+    }
+    Some(text)
+}
+
 /// The name of the one signal that the line may have.
 struct SignalName<'a> {
     id: u16,
@@ -69,7 +87,7 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::TraceLine;
+    use super::{TraceLine, decision_line};
     use crate::event::{SessionId, TraceNotes};
     use gt_protocol::Id;
     use gt_protocol::text::{NoNames, parse};
@@ -92,11 +110,20 @@ mod tests {
             moved_bytes: 8,
             boundary: Some("stage0_to_stage1"),
             together: &[Id::number(3, 0), Id::number(5, 1)],
+            reason: None,
         };
         assert_eq!(
             line(&notes, Some(SessionId(7))),
             "%2 = add %0 %1  # f32[2] replicate@[0] moved=8 together=%3,%5.1 \
              boundary=stage0_to_stage1 12:03:07.123456 s7 a b.py:4 ERROR first second"
+        );
+        assert_eq!(decision_line(&instruction, &notes), None);
+        let notes = TraceNotes { reason: Some("asked for".to_owned()), ..notes };
+        assert_eq!(
+            decision_line(&instruction, &notes).as_deref(),
+            Some(
+                "dispatcher: %2 = add %0 %1 -> f32[2] replicate@[0]; asked for; 8 bytes move  a b.py:4"
+            )
         );
     }
 }

@@ -143,6 +143,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     raise_descriptor_limit();
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(trace.is_some());
+    dispatcher.set_reasoning(trace.as_ref().is_some_and(Trace::shows_decisions));
     if let Some(path) = &options.prices {
         dispatcher.set_cost_model(read_cost_model(path, options.probe)?);
     }
@@ -245,9 +246,11 @@ fn open_audit_log(options: &ServerOptions) -> Result<(AuditLog, CoreAudit), Serv
 }
 
 fn open_trace(options: &ServerOptions) -> Result<Option<Trace>, ServeError> {
-    let Some(path) = &options.instruction_log else { return Ok(None) };
-    let wrong = |source| ServeError::Trace { path: path.clone(), source };
-    Trace::create(path, options.log_payloads).map(Some).map_err(wrong)
+    let traces = &options.traces;
+    let path = traces.instruction_log.as_deref();
+    let wrong =
+        |source| ServeError::Trace { path: path.map(Path::to_owned).unwrap_or_default(), source };
+    Trace::open(path, traces.has_payloads, traces.shows_decisions).map_err(wrong)
 }
 
 fn start_log(options: &ServerOptions) {

@@ -36,6 +36,7 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
   --resume-seconds N     keep what a broken connection of another host served for so long (10; 0: for ever)
   --lease-seconds N      keep a named session without a client for so long (600), unless the client says otherwise
   --log-payloads         keep payloads too, in FILE.d/
+  --log-decisions        log each placement and its reason
   --standby              keep a copy of the process that goes on if this one is killed
   --end-with-input       end when standard input does: with the program that started this one, however that ends
   -h, --help, --version
@@ -59,6 +60,16 @@ impl TlsFiles {
     }
 }
 
+/// Records of instructions that are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceOptions {
+    pub instruction_log: Option<PathBuf>,
+    /// True to keep payloads beside the log.
+    pub has_payloads: bool,
+    /// True to log each placement and its reason.
+    pub shows_decisions: bool,
+}
+
 /// Configuration, made once at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
@@ -72,11 +83,10 @@ pub struct ServerOptions {
     pub policy: Option<PathBuf>,
     pub audit_log: Option<PathBuf>,
     pub log_level: Level,
-    pub instruction_log: Option<PathBuf>,
+    pub traces: TraceOptions,
     pub prices: Option<PathBuf>,
     /// True to measure the prices that `prices` lacks, and to write them there.
     pub probe: bool,
-    pub log_payloads: bool,
     /// Limits of links to other hosts.
     pub links: LinkLimits,
     /// Time for which a named session waits for its next client.
@@ -117,11 +127,42 @@ pub enum UsageError {
 }
 
 impl ServerOptions {
+    /// Options of an empty command line, but for the address.
+    fn defaults() -> Self {
+        Self {
+            listen: None,
+            unix: None,
+            token_file: None,
+            tls: None,
+            policy: None,
+            audit_log: None,
+            log_level: Level::INFO,
+            traces: TraceOptions::default(),
+            prices: None,
+            probe: false,
+            links: LinkLimits::default(),
+            lease: LEASE,
+            standby: false,
+            ends_with_input: false,
+        }
+    }
+
+    /// Refuses options that do not go together.
+    fn check(&self) -> Result<(), UsageError> {
+        if self.traces.has_payloads && self.traces.instruction_log.is_none() {
+            return Err(UsageError::PayloadsWithoutLog);
+        }
+        if self.probe && self.prices.is_none() {
+            return Err(UsageError::ProbeWithoutFile);
+        }
+        self.check_standby()
+    }
+
     /// Refuses what a copy of the process cannot go on with: files that another thread may be at in
     /// the moment of the fork.
     fn check_standby(&self) -> Result<(), UsageError> {
         let others =
-            [("--instruction-log", self.instruction_log.is_some()), ("--probe", self.probe)];
+            [("--instruction-log", self.traces.instruction_log.is_some()), ("--probe", self.probe)];
         let other = others.into_iter().find(|(_, is_given)| self.standby && *is_given);
         other.map_or(Ok(()), |(other, _)| Err(UsageError::StandbyWith(other)))
     }
@@ -137,23 +178,7 @@ impl Command {
         let mut parser = lexopt::Parser::from_args(arguments);
         let (mut listen, mut host, mut port) = (None, None, None);
         let (mut certificate, mut key) = (None, None);
-        let mut options = ServerOptions {
-            listen: None,
-            unix: None,
-            token_file: None,
-            tls: None,
-            policy: None,
-            audit_log: None,
-            log_level: Level::INFO,
-            instruction_log: None,
-            prices: None,
-            probe: false,
-            log_payloads: false,
-            links: LinkLimits::default(),
-            lease: LEASE,
-            standby: false,
-            ends_with_input: false,
-        };
+        let mut options = ServerOptions::defaults();
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("listen") => listen = Some(parser.value()?.string()?),
@@ -166,7 +191,9 @@ impl Command {
                 Long("policy") => options.policy = Some(parser.value()?.into()),
                 Long("audit-log") => options.audit_log = Some(parser.value()?.into()),
                 Long("log-level") => options.log_level = level(parser.value()?.string()?)?,
-                Long("instruction-log") => options.instruction_log = Some(parser.value()?.into()),
+                Long("instruction-log") => {
+                    options.traces.instruction_log = Some(parser.value()?.into());
+                }
                 Long("prices") => options.prices = Some(parser.value()?.into()),
                 Long("probe") => options.probe = true,
                 Long("ask-seconds") => {
@@ -180,7 +207,8 @@ impl Command {
                 Long("lease-seconds") => options.lease = seconds(parser.value()?.string()?)?,
                 Long("standby") => options.standby = true,
                 Long("end-with-input") => options.ends_with_input = true,
-                Long("log-payloads") => options.log_payloads = true,
+                Long("log-payloads") => options.traces.has_payloads = true,
+                Long("log-decisions") => options.traces.shows_decisions = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
                 Long("version") => return Ok(Self::Version),
                 Long(_) | Short(_) | lexopt::Arg::Value(_) => {
@@ -188,14 +216,8 @@ impl Command {
                 }
             }
         }
-        if options.log_payloads && options.instruction_log.is_none() {
-            return Err(UsageError::PayloadsWithoutLog);
-        }
-        if options.probe && options.prices.is_none() {
-            return Err(UsageError::ProbeWithoutFile);
-        }
         options.tls = TlsFiles::of(certificate, key)?;
-        options.check_standby()?;
+        options.check()?;
         options.listen = match (listen, host, port) {
             (Some(listen), None, None) => Some(listen),
             (Some(_), _, _) => return Err(UsageError::ListenTwice),

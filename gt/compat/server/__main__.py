@@ -1,6 +1,7 @@
 """`python -m gt.server` is the program `gt-dispatcher`, with the same options: see `--help`.
 
-GT_INSTRUCTION_LOG is `--instruction-log` where no option says another file.
+GT_INSTRUCTION_LOG is `--instruction-log` where no option says another file, and
+GT_DEBUG_DISPATCHER `--log-decisions`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import signal
 import sys
 
 from gt._core import serve
-from gt.config import instruction_log
+from gt.config import debugs_dispatcher, instruction_log
 
 LOG = "--instruction-log"
+DECISIONS = "--log-decisions"
 
 
 def main() -> int:
@@ -23,10 +25,11 @@ def main() -> int:
 
 
 def log_words(words: list[str]) -> list[str]:
-    """Command-line words for GT_INSTRUCTION_LOG."""
+    """Command-line words for GT_INSTRUCTION_LOG and GT_DEBUG_DISPATCHER."""
     file = instruction_log()
     named = any(word.partition("=")[0] == LOG for word in words)
-    return [] if file is None or named else [LOG, file]
+    log = [] if file is None or named else [LOG, file]
+    return [*log, DECISIONS] if debugs_dispatcher() and DECISIONS not in words else log
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ use crate::event::TraceNotes;
 use crate::planner::{CHANGES_MAX, Planner};
 use crate::session::Session;
 use crate::session::provenance::{Decider, LayoutCause, Provenance, TrafficStats};
+use crate::session::reason;
 use crate::session::value::{Handle, PendingLayout, Shards, Value, ValueState};
 use gt_protocol::placement::Layout;
 use gt_protocol::{Id, Instruction, Meta, Op, Operand};
@@ -116,6 +117,7 @@ impl Planner<'_> {
             self.session.scopes.pass(0);
         }
         let (line, results, error) = in_numbers(self.session, instruction, self.number);
+        let reason = if self.core.reasoning { self.reason(instruction) } else { None };
         let together = std::mem::take(&mut self.core.reduced_together);
         let Session { signals, site_names, .. } = &*self.session;
         let notes = TraceNotes {
@@ -126,8 +128,18 @@ impl Planner<'_> {
             moved_bytes,
             boundary: boundary.and_then(|signal| signals.get(&signal)).map(AsRef::as_ref),
             together: &together,
+            reason,
         };
         self.sink.trace(self.id, &line, &notes);
+    }
+
+    /// Reason of the layout of an instruction's first result.
+    fn reason(&self, instruction: &Instruction<'_>) -> Option<String> {
+        let slot = instruction.outputs.first()?.as_slot()?;
+        match self.session.handle(slot) {
+            Handle::Live(value) => Some(reason::in_one_line(self.session, value)),
+            Handle::Failed(_) | Handle::Free => None,
+        }
     }
 
     /// Writes the trace line of an instruction that defines nothing.

@@ -22,7 +22,7 @@ use gt_worker::{
 };
 use pyo3::prelude::*;
 use std::iter::once;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Code of the operator that this process executes or executed last; 0 before the first.
@@ -120,8 +120,9 @@ impl PythonEngine {
 }
 
 fn execution_log(backend: &Bound<'_, PyAny>) -> PyResult<Option<ExecutionLog>> {
-    let path: Option<String> = backend.getattr("instruction_log")?.extract()?;
-    Ok(path.map(|path| ExecutionLog::new(Path::new(&path))))
+    let path: Option<PathBuf> = backend.getattr("instruction_log")?.extract()?;
+    let is_shown = backend.getattr("shows_executions")?.extract()?;
+    Ok((path.is_some() || is_shown).then(|| ExecutionLog::new(path, is_shown)))
 }
 
 impl Engine for PythonEngine {

@@ -1,5 +1,5 @@
 //! Record of the times at which a worker executed each instruction: lines of a file beside the
-//! instruction log, `FILE.worker3` for worker 3.
+//! instruction log, `FILE.worker3` for worker 3, or on standard error, for `GT_DEBUG_WORKER`.
 //!
 //! A line is `s1 %37 matmul 43387123456.7 812.3`: session, number, operator, start in microseconds
 //! of the day (UTC), and duration in microseconds. A collective, whose bytes move while other
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Number of bytes of lines that gather before they are written; they are also written when the
@@ -22,9 +22,12 @@ const DAY_SECONDS: u64 = 86_400;
 /// A worker's record of execution times.
 #[derive(Debug)]
 pub struct ExecutionLog {
-    /// Path of the instruction log.
-    path: PathBuf,
+    /// Path of the instruction log, if there is one.
+    path: Option<PathBuf>,
     file: Option<File>,
+    /// True if each line also goes to standard error, for people.
+    is_shown: bool,
+    index: u32,
     lines: String,
     /// One moment by both clocks: the monotonic one, and the time of day.
     start: (Instant, Duration),
@@ -35,13 +38,15 @@ pub struct ExecutionLog {
 
 impl ExecutionLog {
     /// A record beside the instruction log at `path`, opened once the worker's index is known.
-    pub fn new(path: &Path) -> Self {
+    pub fn new(path: Option<PathBuf>, is_shown: bool) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let of_day = Duration::new(now.as_secs() % DAY_SECONDS, now.subsec_nanos());
         let start = (Instant::now(), of_day);
         Self {
-            path: path.to_owned(),
+            path,
             file: None,
+            is_shown,
+            index: 0,
             lines: String::new(),
             start,
             began: None,
@@ -52,10 +57,12 @@ impl ExecutionLog {
     /// Opens the file; a worker that cannot open it goes on without one, and says so. There is none
     /// beside a terminal, a pipe or `/dev/null`.
     pub fn open(&mut self, index: u32) {
-        if self.path.metadata().is_ok_and(|log| !log.is_file()) {
+        self.index = index;
+        let Some(path) = &self.path else { return };
+        if path.metadata().is_ok_and(|log| !log.is_file()) {
             return;
         }
-        let mut path = self.path.clone().into_os_string();
+        let mut path = path.clone().into_os_string();
         path.push(format!(".worker{index}"));
         match File::create(&path) {
             Ok(file) => self.file = Some(file),
@@ -90,10 +97,16 @@ impl ExecutionLog {
     }
 
     fn line(&mut self, session: u32, tag: u32, op: Op, began: Instant) {
+        let took = microseconds(began.elapsed());
+        if self.is_shown {
+            let (index, name) = (self.index, op.info().name);
+            let line = format!("gt: worker {index}: s{session} %{tag} {name} took {took:.1} us");
+            // If standard error is closed, there is nowhere to report it.
+            let _ = writeln!(std::io::stderr(), "{line}");
+        }
         if self.file.is_none() {
             return;
         }
-        let took = microseconds(began.elapsed());
         let at = microseconds(self.start.1 + began.duration_since(self.start.0));
         // Writing to a string cannot fail.
         let _ = writeln!(self.lines, "s{session} %{tag} {} {at:.1} {took:.1}", op.info().name);

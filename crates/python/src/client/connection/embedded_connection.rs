@@ -8,6 +8,7 @@ use super::worker_child::{ForkReport, ForkServer, WorkerChild};
 use super::{Connection, Deaths, SharedInbox};
 use gt_dispatcher::{
     CostModel, Dispatcher, Event, Lineage, SessionId, Sink, TraceLine, TraceNotes, WorkerIndex,
+    decision_line,
 };
 use gt_protocol::integer::{to_u64, to_usize};
 use gt_protocol::message::{self, FromClient, FromWorker, ToClient, ToWorker};
@@ -19,6 +20,7 @@ use gt_transport::{CHUNK_BYTES_MAX, Producer, SlabReader, peer_closed};
 use replacement::LifeLines;
 pub(crate) use replacement::{ConnectWorkersError, StartWorker, connect_workers};
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -95,17 +97,23 @@ pub(crate) struct EmbeddedConnection {
     given_up: Vec<(WorkerIndex, String)>,
 }
 
-/// The instruction log.
+/// The instruction log, and the lines about decisions on standard error.
 pub(crate) struct Log {
-    pub lines: LineLog,
+    /// `None` where there are only lines about decisions.
+    pub lines: Option<LineLog>,
     /// Returns the current time as `12:03:07.123456`.
     pub clock: fn() -> String,
+    /// True if each placement and its reason goes to standard error.
+    pub shows_decisions: bool,
 }
 
 impl Log {
-    fn write(&mut self, line: &str) {
-        self.lines.line().push_str(line);
-        self.lines.end_line();
+    /// Writes a line that is made of the time of day.
+    fn write(&mut self, line: impl FnOnce(&str) -> String) {
+        if let Some(lines) = &mut self.lines {
+            lines.line().push_str(&line(&(self.clock)()));
+            lines.end_line();
+        }
     }
 }
 
@@ -129,6 +137,7 @@ impl EmbeddedConnection {
             core.handle(Event::WorkerProcess { index, process }, &mut ignore);
         }
         core.set_tracing(log.is_some());
+        core.set_reasoning(log.as_ref().is_some_and(|log| log.shows_decisions));
         let session = core.open_session();
         let scratch = Vec::new();
         let given_up = Vec::new();
@@ -379,7 +388,7 @@ impl Connection for EmbeddedConnection {
     }
 
     fn take_notice(&mut self) -> Option<String> {
-        self.log.as_mut()?.lines.take_notice()
+        self.log.as_mut()?.lines.as_mut()?.take_notice()
     }
 
     fn start(&self) -> Option<String> {
@@ -449,8 +458,8 @@ impl Connection for EmbeddedConnection {
         if let Some(server) = &mut self.fork_server {
             server.end();
         }
-        if let Some(log) = &mut self.log {
-            log.lines.end();
+        if let Some(lines) = self.log.as_mut().and_then(|log| log.lines.as_mut()) {
+            lines.end();
         }
     }
 }
@@ -604,7 +613,7 @@ impl Sink for LinkSink<'_> {
 
     fn session(&mut self, _session: SessionId, message: &ToClient<'_>) {
         if let (Some(log), ToClient::Failure(failure)) = (&mut *self.log, message) {
-            log.write(&text::failure(failure, &(log.clock)()));
+            log.write(|time| text::failure(failure, time));
         }
         self.answers.receive(message);
     }
@@ -616,8 +625,13 @@ impl Sink for LinkSink<'_> {
         notes: &TraceNotes<'_>,
     ) {
         let Some(log) = self.log else { return };
-        let time = (log.clock)();
-        log.write(&TraceLine { instruction, notes, time: &time, session: None }.to_string());
+        log.write(|time| TraceLine { instruction, notes, time, session: None }.to_string());
+        if log.shows_decisions
+            && let Some(line) = decision_line(instruction, notes)
+        {
+            // If standard error is closed, there is nowhere to report it.
+            let _ = writeln!(std::io::stderr(), "gt: {line}");
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod numbers;
 mod operands;
 pub(crate) mod read;
 pub(crate) mod region;
+pub(crate) mod shown;
 pub(crate) mod upload;
 
 use crate::client::gil_cell::GilCell;
@@ -202,6 +203,7 @@ fn publish_values<const N: usize>(
         })
     })?;
     region::note_operands(py, &operands);
+    shown::show_words(py, words, &results.outputs);
     let [slot] = slots;
     let meta = results.shared[0].clone_ref(py);
     Some(sent.map(|()| Var::of(py, ValueHandle { slot, epoch, meta })))
@@ -260,6 +262,7 @@ fn publish<'a>(py: Python<'_>, request: EmissionRequest<'a>, vars: &mut Vars) ->
     }
     let vars_of = |arg: &Arg<'a>| if let Arg::Var(var) = arg { Some(*var) } else { None };
     region::note_operands(py, &args.iter().filter_map(vars_of).collect::<SmallVec<[&Var; 4]>>());
+    shown::show_words(py, &draft.words, &results.outputs);
     let epoch = runtime::epoch();
     for (&slot, meta) in slots.iter().zip(&results.shared) {
         vars.push(Var::of(py, ValueHandle { slot, epoch, meta: meta.clone_ref(py) }));

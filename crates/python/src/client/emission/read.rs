@@ -1,5 +1,6 @@
 //! Reads: the only place where a program waits for its workers.
 
+use super::shown;
 use crate::client::connection::answers::{Answer, Destination, Elements, Failed, ReadRange};
 use crate::client::connection::new_array::NewArray;
 use crate::client::session::describe::DescribeKind;
@@ -37,12 +38,12 @@ fn elements(
     if value.epoch != runtime::epoch() {
         return Err(other_session(py, "read"));
     }
+    let mut word = Instruction::new(Op::Read);
     let request = runtime::with(py, |runtime| {
         let unsigned = |number: i64| u64::try_from(number).expect("elements are counted from 0");
         let dtype = var.meta(py).dtype;
         let range = ReadRange { start: unsigned(start), count: unsigned(count), dtype };
         let request = runtime.answers.open_read(range, place);
-        let mut word = Instruction::new(Op::Read);
         word.operands.push(Operand::Value(Id::slot(value.slot)));
         word.attrs = [i64::try_from(request).expect("requests are counted from 0"), start, count]
             .into_iter()
@@ -51,6 +52,7 @@ fn elements(
         word.tag = caller.site;
         runtime.send(&word).map(|()| request)
     })?;
+    shown::show(py, &word, &[]);
     match runtime::wait(py, request, Question::Read(&var.meta(py)))? {
         Answer::Read(elements) => {
             warn_of_unread(py)?;

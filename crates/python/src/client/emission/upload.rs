@@ -1,6 +1,7 @@
 //! Uploads: bytes of the client become a tensor, in chunks that fit a frame.
 
 use super::array_memory::ArrayMemory;
+use super::shown;
 use crate::client::session::{caller, errors, runtime, signal};
 use crate::client::value::Tensor;
 use crate::client::value::ValueHandle;
@@ -37,9 +38,9 @@ pub(crate) fn from_bytes<'py>(
     // first one may not.
     let first = if bytes.len() > PAYLOAD_BYTES_MAX { 0 } else { bytes.len() };
     let (first, rest) = bytes.split_at(first);
+    let mut word = Instruction::new(Op::Upload);
     let slot = runtime::with(py, |runtime| {
         let slot = runtime.take_slot();
-        let mut word = Instruction::new(Op::Upload);
         word.tag = caller.site;
         word.signal = signal::of_upload(py, caller.signal, dims);
         runtime.announce_signal(py, word.signal);
@@ -48,6 +49,7 @@ pub(crate) fn from_bytes<'py>(
         word.payload = first;
         runtime.send(&word).map(|()| slot)
     })?;
+    shown::show(py, &word, &[meta]);
     let var = Var::of(py, ValueHandle { slot, epoch, meta: SharedMeta::of(py, &meta) });
     let mut offset = first.len();
     for chunk in rest.chunks(runtime::chunk_bytes_max(py)) {

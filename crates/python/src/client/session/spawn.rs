@@ -54,6 +54,8 @@ pub(crate) struct Options {
     #[pyo3(attribute)]
     instruction_log: Option<String>,
     #[pyo3(attribute)]
+    debug_dispatcher: bool,
+    #[pyo3(attribute)]
     prices: Option<String>,
     #[pyo3(attribute)]
     verbose: bool,
@@ -77,10 +79,13 @@ pub(crate) fn open_default(py: Python<'_>) -> PyResult<()> {
     let workers = start_workers(&options, count).map_err(|error| {
         PyOSError::new_err(format!("gt could not start {count} worker process(es): {error}"))
     })?;
-    let log = match &options.instruction_log {
-        None => None,
-        Some(path) => Some(open_log(path)?),
-    };
+    let lines = options.instruction_log.as_deref().map(open_log).transpose()?;
+    let shows_decisions = options.debug_dispatcher;
+    let log = (lines.is_some() || shows_decisions).then_some(Log {
+        lines,
+        clock: time_of_day,
+        shows_decisions,
+    });
     let announce = log.is_some();
     let mut connection = EmbeddedConnection::new(workers, log, options.backend_name.clone());
     connection.set_cost_model(cost_model);
@@ -103,15 +108,13 @@ fn read_cost_model(path: &str) -> PyResult<CostModel> {
 }
 
 /// Opens this program's log; a later session appends to an earlier one's.
-fn open_log(path: &str) -> PyResult<Log> {
+fn open_log(path: &str) -> PyResult<LineLog> {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     let begun = BEGUN.swap(true, Ordering::Relaxed);
     let mut options = File::options();
     options.create(true).write(true).append(begun).truncate(!begun);
     let lines = options.open(path).and_then(|file| LineLog::new(PathBuf::from(path), file));
-    let lines = lines
-        .map_err(|error| PyValueError::new_err(format!("GT_INSTRUCTION_LOG={path}: {error}")))?;
-    Ok(Log { lines, clock: time_of_day })
+    lines.map_err(|error| PyValueError::new_err(format!("GT_INSTRUCTION_LOG={path}: {error}")))
 }
 
 /// `12:03:07.123456`, in UTC.

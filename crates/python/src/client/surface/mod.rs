@@ -68,6 +68,10 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signal::signal_entered, module)?)?;
     module.add_function(wrap_pyfunction!(signal::signal_of_gradients, module)?)?;
     module.add_function(wrap_pyfunction!(caller::signal_left, module)?)?;
+    module.add_function(wrap_pyfunction!(
+        crate::client::emission::shown::show_instructions,
+        module
+    )?)?;
     module.add_function(wrap_pyfunction!(trace::parse_trace_line, module)?)?;
     module.add_function(wrap_pyfunction!(trace::print_tape, module)?)?;
     module.add_function(wrap_pyfunction!(configure, module)?)?;

@@ -173,7 +173,7 @@ def _plan(options: argparse.Namespace, described: Engine, program: tuple[str, ..
 
 
 def _has_standby(options: argparse.Namespace, described: Engine) -> bool:
-    """Whether the dispatcher keeps a standby, where its process can have one."""
+    """True if the dispatcher keeps a standby, where its process can have one."""
     if options.standby and described.name == "k8s":
         raise LaunchError("--standby: a pod ends with its first process, and the standby with it")
     return bool(options.standby)

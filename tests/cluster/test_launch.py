@@ -61,6 +61,29 @@ def test_lines_are_told_as_they_come_and_a_long_one_is_cut():
     one.stop()
 
 
+def test_one_that_is_followed_has_ended_when_nobody_has_its_output():
+    lines = []
+    code = """
+import os, time
+if os.fork():
+    os.kill(os.getpid(), 9)
+print("on", flush=True)
+while True: time.sleep(1)
+"""
+    one = watch.Watch(lambda _, line: lines.append(line))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    )
+    one.add("it", process, os.dup(process.stdout.fileno()), is_followed=True)
+    process.stdout.close()
+    until(lambda: one.step(0.01) or (lines and process.poll() is not None))
+    assert one.step(0.01) == []
+    assert len(of_group(process.pid)) == 1
+    (ended,) = one.stop()
+    assert ended.sentence().startswith(f"it (process {process.pid}) has ended by SIGKILL")
+    assert not of_group(process.pid)
+
+
 def test_who_does_not_end_is_killed():
     one, _, lines = watched(
         "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('up', flush=True)\n"

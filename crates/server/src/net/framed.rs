@@ -103,16 +103,16 @@ pub(crate) async fn serve(admitted: Admitted, stream: PeerSocket) -> Result<(), 
     peer.serve(Some(stream)).await
 }
 
-/// Serves on a peer of the dispatcher before this one, once it comes back.
-pub(crate) async fn resume(
+/// Serves on a peer of the dispatcher before this one, once it comes back; it may from the call on.
+pub(crate) fn resume(
     member: Member,
     resumption: Resumption,
     frames: ResumedFrames,
     cancel: CancelToken,
-) -> Result<(), GreetingError> {
+) -> impl Future<Output = Result<(), GreetingError>> {
     let ResumedFrames { channels, received, sent, kept } = frames;
     let link = Link::restored(KEPT_BYTES_MAX, sent, kept.into_iter(), received);
-    ServedPeer::new(member, link, channels, cancel, resumption).serve(None).await
+    ServedPeer::new(member, link, channels, cancel, resumption).serve(None)
 }
 
 impl ServedPeer {

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 os.environ.setdefault("GT_THREADS", "1")
+os.environ.setdefault("GT_COMPILE", "inductor")  # slower ones are shown too
 
 import torch
 

@@ -1600,13 +1600,15 @@ def borrow(session: str, name: str) -> str:
     """Keeps what another session has published under a name, for [`published`]; without a session that is given back."""
 @final
 class RegionPrograms:
-    def __new__(cls, threshold: _int, least: _int, most: _int) -> Self: ...
+    def __new__(cls, threshold: _int, least: _int, most: _int, is_timed: _bool) -> Self: ...
     def uploaded(self, digest: _int, bytes: Tensor) -> None:
         """Notes the tensor that holds a program's bytes."""
     def answered(self, digest: _int, answer: _int) -> None:
         """Notes a worker's answer about a program: 0 compiling, 1 ready, 2 refused."""
-    def stages(self) -> list[tuple[_int, _int, str, _int, _int]]:
-        """Digest, number of instructions, stage, and numbers of occurrences and calls of each program."""
+    def timed(self, digest: _int, nanoseconds: _int) -> None:
+        """Notes the nanoseconds that a timed run of a program took."""
+    def stages(self) -> list[tuple[_int, _int, str, _int, _int, tuple[_int, _int] | None]]:
+        """Digest, number of instructions, stage, numbers of occurrences and calls, and nanoseconds of the instructions and of a call where they were timed, of each program."""
 
 def region_open(programs: RegionPrograms) -> _bool:
     """Opens a region; returns false where that is not possible, and everything runs as always."""
@@ -1615,7 +1617,7 @@ def region_close(
 ) -> tuple[
     list[tuple[str | None, _int, str, str | None]],
     list[tuple[_int, builtins.bytes]],
-    list[tuple[_int, Tensor]],
+    list[tuple[_int, list[Tensor]]],
 ]: ...
 def session_request(action: str, name: str) -> str:
     """Asks the dispatcher for the named sessions (`list`) or what users have used (`usage`), or to take a session from its client (`detach`) or end it (`end`); returns its answer."""

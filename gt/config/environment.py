@@ -295,7 +295,7 @@ def aten_rows() -> str:
 
 
 def compilation() -> str:
-    """Value of GT_COMPILE: `inductor`, `eager` or `off`."""
+    """Value of GT_COMPILE: `auto`, `inductor`, `eager` or `off`."""
     return read(variables.COMPILE)
 
 

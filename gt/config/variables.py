@@ -441,13 +441,14 @@ NVCC = Variable(
 COMPILE = Variable(
     name="GT_COMPILE",
     family=EVERYBODY,
-    default="inductor",
-    parse=one_of("inductor", "eager", "off"),
-    expected="inductor, eager or off",
+    default="auto",
+    parse=one_of("auto", "inductor", "eager", "off"),
+    expected="auto, inductor, eager or off",
     summary="How a worker compiles what `gt.compile` and `compile: true` ask for.",
-    details="`inductor` is PyTorch's compiler. `eager` sends programs as calls too, and a worker "
-    "runs them by the kernels that run each instruction alone, so that no bit changes. `off` holds "
-    "nothing back, and compiles nothing.",
+    details="`auto` is PyTorch's compiler, inductor, for each program that is faster with it: "
+    "some calls are timed first. `inductor` times nothing. `eager` sends programs as calls too, "
+    "and a worker runs them by the kernels that run each instruction alone, so that no bit "
+    "changes. `off` holds nothing back, and compiles nothing.",
 )
 HOTPATH_THRESHOLD = Variable(
     name="GT_HOTPATH_THRESHOLD",

@@ -3,15 +3,16 @@
 Python runs the function each time, so nothing that it does is assumed: there are no guards, no
 graph breaks and no stale values. What changes is how its instructions are sent. At first they go
 one by one, and their programs are counted; a program that comes again is given to a worker, which
-compiles it in a process of lowest priority while everything goes on. From then on the function's
-instructions are one instruction, `call`. A program that differs, because a shape, a number or a
-branch did, is sent one by one, as always.
+compiles it in a process of lowest priority while everything goes on. Then some calls are timed
+beside the instructions, and if they are faster, the function's instructions are one instruction
+from then on, `call`. A program that differs, because a shape, a number or a branch did, is sent one
+by one, as always.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -55,7 +56,7 @@ class Region:
         self._programs: _core.RegionPrograms | None = None
         # Bytes of programs, and workers' answers about them.
         self._bytes: dict[int, Tensor] = {}
-        self._answers: dict[int, Tensor] = {}
+        self._answers: dict[int, list[Tensor]] = {}
         self._stages: dict[int, str] = {}
 
     def begin(self) -> bool:
@@ -67,14 +68,21 @@ class Region:
             return False
         if self._programs is None:
             self._programs = _core.RegionPrograms(
-                config.hotpath_threshold(), config.hotpath_min_seq(), PROGRAMS_MAX
+                config.hotpath_threshold(),
+                config.hotpath_min_seq(),
+                PROGRAMS_MAX,
+                config.compilation() == "auto",
             )
         answers, self._answers = self._answers, {}
-        for digest, answer in answers.items():
+        for digest, tensors in answers.items():
             try:
-                self._programs.answered(digest, int(answer))
+                numbers = [int(tensor) for tensor in tensors]
             except Error:
                 continue  # the session that was asked has ended
+            if len(numbers) == 1:
+                self._programs.answered(digest, numbers[0])
+            else:
+                self._programs.timed(digest, self.nanoseconds(numbers))
             self._say(digest)
         return _core.region_open(self._programs)
 
@@ -88,20 +96,28 @@ class Region:
             self._programs.uploaded(digest, self._bytes[digest])
         self._answers = dict(answers)
 
-    def stages(self) -> list[tuple[int, str, int, int]]:
-        """Number of instructions, stage, and numbers of occurrences and calls of each program."""
+    def stages(self) -> list[tuple[int, str, int, int, tuple[int, int] | None]]:
+        """Number of instructions, stage, numbers of occurrences and calls, and nanoseconds of the
+        instructions and of a call where they were timed, of each program.
+        """
         if self._programs is None:
             return []
         return [stage[1:] for stage in self._programs.stages()]
+
+    @staticmethod
+    def nanoseconds(answers: Sequence[int]) -> int:
+        """Time of a run between two questions: stage and clock before, stage and clock behind."""
+        return answers[3] - answers[1]
 
     def explanation(self) -> str:
         """Programs, and the fate of the last call, as text for people."""
         lines = [f"{self.name}: {self.calls} calls"]
         for stage in self.stages():
-            instructions, word, seen, called = stage
+            instructions, word, seen, called, times = stage
+            took = f"; {times[0] / 1e6:.3f} ms, called {times[1] / 1e6:.3f} ms" if times else ""
             lines.append(
                 f"  a program of {instructions} instructions: {word}; seen {seen} times, "
-                f"called {called} times"
+                f"called {called} times{took}"
             )
         if self.segments:
             lines.append("the last call:")

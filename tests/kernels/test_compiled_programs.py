@@ -45,20 +45,21 @@ def build(order):
 
 
 @pytest.mark.timeout(600)
-def test_inductor_computes_what_the_steps_do(one_thread):
-    def function(x, w):
-        hidden = F.gelu(x @ w)
+def test_inductor_computes_what_the_steps_do(one_thread, monkeypatch):
+    def function(x, w, rows=None):
+        hidden = F.gelu(x @ w) + w.index_select(0, ids if rows is None else rows)
         made = (hidden.sin() * 1.01 + x).reshape(-1)
         return made[2:], hidden.t(), made.sum(), (hidden > 0).to(gt.int64)
 
+    monkeypatch.setenv("GT_COMPILE", "inductor")
     gt.manual_seed(0)
-    x, w = gt.randn(8, 8), gt.randn(8, 8)
+    x, w, ids = gt.randn(8, 8), gt.randn(8, 8), gt.tensor([7, 0, 1, 5, 3, 3, 2, 6])
     compiled = gt.compile(function)
     for _ in range(3):
         compiled(x, w)
     (data,) = compiled.region._bytes.values()
     form = Form("float32", (8, 8), (8, 1), "cpu")
-    order = Order(data.numpy().tobytes(), (form, form), 1)
+    order = Order(data.numpy().tobytes(), (form, form, Form("int64", (8,), (1,), "cpu")), 1)
     if artifacts.kept(order.key()) is None:
         assert build(order) == (0, "")
     for _ in range(5):
@@ -73,6 +74,12 @@ def test_inductor_computes_what_the_steps_do(one_thread):
     np.testing.assert_allclose(
         np.asarray(compiled(x.t().contiguous().t(), w)[2]), np.asarray(function(x, w)[2]), rtol=1e-5
     )
+    calls = compiled.region.stages()[0][3]
+    # Inductor's code counts a negative index from the end.
+    for wrong in ([7, 0, 1, 5, 3, 3, 2, -1], [7, 0, 1, 5, 3, 3, 2, 8]):
+        with pytest.raises(IndexError, match="index out of range in self"):
+            compiled(x, w, gt.tensor(wrong))[2].item()
+    assert compiled.region.stages()[0][3] == calls + 2
 
 
 def test_what_cannot_be_compiled_is_refused_with_the_reason(monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import aliasing_programs
@@ -15,6 +16,7 @@ from aliasing_programs import LONG_FROM
 import gt
 import gt.nn.functional as F
 from gt import nn
+from gt.sessions import compiled as compiled_functions
 from gt.sessions.compiled import Region
 
 CALLS = 7  # the first runs as always; a program is called from the fifth on
@@ -63,6 +65,63 @@ def chain(x, w):
     for _ in range(5):
         hidden = (hidden.sin() * 1.5 + x).relu()
     return hidden
+
+
+TIMED_RUNS = 5  # of the instructions, and as many of the call
+
+
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_a_program_is_called_where_that_is_faster(monkeypatch, is_faster):
+    gt.manual_seed(0)
+    x, w = gt.randn(6, 6), gt.randn(6, 6)
+    chain(x, w).sum().item()  # the worker has read its setting
+    monkeypatch.setattr(compiled_functions.config, "compilation", lambda: "auto")
+    runs = []
+
+    def nanoseconds(answers):
+        assert answers[3] > answers[1], "the worker's clock"
+        assert answers[0] == answers[2] == 1
+        runs.append(1_000 * len(runs))
+        is_call = len(runs) % 2 == 0
+        return 2_000 if is_call != is_faster else 1_000
+
+    monkeypatch.setattr(Region, "nanoseconds", staticmethod(nanoseconds))
+    compiled = gt.compile(chain)
+    timed = []
+    for _ in range(30):
+        np.testing.assert_array_equal(np.asarray(compiled(x, w)), np.asarray(chain(x, w)))
+        stages = compiled.region.stages()
+        timed += [stage[3] for stage in stages if stage[1] == "timed"]
+        time.sleep(0.02)  # questions have pauses between them
+    assert len(runs) == 2 * TIMED_RUNS
+    assert timed[-1] == TIMED_RUNS
+    (stage,) = compiled.region.stages()
+    assert stage[1] == ("compiled" if is_faster else "slower when compiled")
+    assert (stage[3] > TIMED_RUNS) == is_faster
+    assert stage[4] == ((2_000, 1_000) if is_faster else (1_000, 2_000))
+    assert "0.002 ms" in gt.debug.explain_compile(compiled)
+
+
+def test_a_function_that_has_a_program_twice_is_timed_too(monkeypatch):
+    def twice(x, w):
+        first = chain(x, w).sum().item()
+        return first, chain(x, w).sum()
+
+    gt.manual_seed(0)
+    x, w = gt.randn(6, 6), gt.randn(6, 6)
+    chain(x, w).sum().item()
+    monkeypatch.setattr(compiled_functions.config, "compilation", lambda: "auto")
+    compiled, before = gt.compile(twice), gt.debug.stats()["values"]
+    for _ in range(30):
+        first, second = compiled(x, w)
+        assert first == second.item()
+        time.sleep(0.02)
+    (stage,) = compiled.region.stages()
+    assert stage[1] in ("compiled", "slower when compiled")
+    del second
+    compiled.region.begin()  # takes the last answers
+    compiled.region.end()
+    assert gt.debug.stats()["values"] <= before + 1, "the program's bytes alone"
 
 
 def views(x, w):

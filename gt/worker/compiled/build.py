@@ -16,6 +16,12 @@ import signal
 import sys
 import tempfile
 import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from gt.worker.compiled.artifacts import Order
 
 
 def main(arguments: list[str]) -> int:
@@ -63,28 +69,16 @@ def _compile(line: str, path: pathlib.Path, scratch: pathlib.Path) -> None:
     tempfile.tempdir = str(scratch)
 
     import torch
-    from torch import Tensor
 
-    from gt.worker.compiled import artifacts, program
-    from gt.worker.pytorch import kernels
-    from gt.worker.pytorch.dtypes import DTYPES
+    from gt.worker.compiled import artifacts
 
     if artifacts.kept(path.stem) is not None:
         return
     order = artifacts.Order.read(line)
     torch.set_num_threads(order.threads)
-    parsed = program.parse(order.data, DTYPES)
-    rows = program.Kernels(kernels.TORCH, kernels.NUMBER_FIRST, Tensor.contiguous)
-
-    class Whole(torch.nn.Module):
-        def forward(self, *operands: Tensor) -> tuple[Tensor, ...]:
-            return tuple(rows.run(parsed, operands))
-
     with torch.no_grad():
-        examples = tuple(artifacts.example(form) for form in order.forms)
-        exported = torch.export.export(Whole(), examples, strict=False)
         written = torch._inductor.aoti_compile_and_package(  # noqa: SLF001 - its public name
-            exported,
+            exported(order),
             package_path=str(scratch / "program.pt2"),
             inductor_configs={"cpp.threads": order.threads},
         )
@@ -95,6 +89,33 @@ def _compile(line: str, path: pathlib.Path, scratch: pathlib.Path) -> None:
     pathlib.Path(written).replace(path)
     facts.replace(path.with_suffix(".json"))
     artifacts.shrink()
+
+
+def exported(order: Order) -> ExportedProgram:
+    """A program as PyTorch's graph of operators.
+
+    Raises:
+        Exception: it has a step that cannot be traced.
+    """
+    import torch
+    from torch import Tensor
+
+    from gt.worker.compiled import artifacts, bounds, program
+    from gt.worker.pytorch import kernels
+    from gt.worker.pytorch.dtypes import DTYPES
+
+    parsed = program.parse(order.data, DTYPES)
+    bounds.check_device(parsed, {form.device for form in order.forms})
+    rows = bounds.checked(kernels.TORCH)
+    steps = program.Kernels(rows, kernels.NUMBER_FIRST, Tensor.contiguous)
+
+    class Whole(torch.nn.Module):
+        def forward(self, *operands: Tensor) -> tuple[Tensor, ...]:
+            return tuple(steps.run(parsed, operands))
+
+    with torch.no_grad():
+        examples = tuple(artifacts.example(form) for form in order.forms)
+        return torch.export.export(Whole(), examples, strict=False)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -139,4 +140,9 @@ def plain_kernels(
         check_results(made, results, meta)
         return tuple(one.copy() for one in made)
 
-    return {"compile": lambda *_: (answer(stage),), "call": call}
+    def compile_(_data: Any, _operands: Sequence[Any], results: Sequence[int]) -> tuple[Any, ...]:  # noqa: ANN401
+        # A result without dimensions is stated by two numbers.
+        asked = (stage, time.perf_counter_ns())[: len(results) // 2]
+        return tuple(map(answer, asked))
+
+    return {"compile": compile_, "call": call}

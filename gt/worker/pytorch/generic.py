@@ -222,7 +222,12 @@ def dtype_named(name: str) -> torch.dtype:
 
 
 def _own(values: tuple[Tensor, ...], operands: Operands) -> tuple[Tensor, ...]:
-    """Results in memory of their own: some operators return an operand if nothing is to do."""
+    """Results in memory of their own: some operators return an operand if nothing is to do.
+
+    In a program that is compiled no step writes, so its steps may share memory.
+    """
+    if torch.compiler.is_exporting():
+        return tuple(map(_solid, values))
     taken = {x.untyped_storage().data_ptr() for x in operands if x is not None}
     owned = []
     for result in values:

@@ -376,7 +376,7 @@ pub enum Op {
     AtenVjp,
     /// Metadata of the results of `aten`, as 4096 bytes of JSON and blanks: for the values, or for the metadata `operands`; with gradients of `wanted`.
     AtenMeta,
-    /// Has a worker compile a program for operands of this metadata, in the background. The one result says how far that is: 0 compiling, 1 ready, 2 refused.
+    /// Has a worker compile a program for operands of this metadata, in the background. The first result says how far that is: 0 compiling, 1 ready, 2 refused. A second one, where it is stated, is the worker's clock in nanoseconds.
     Compile,
     /// The results of a program, compiled where a worker has done so, else by its instructions one after the other.
     Call,

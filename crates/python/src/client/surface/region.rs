@@ -30,10 +30,11 @@ pub(crate) struct RegionPrograms {
 #[pymethods]
 impl RegionPrograms {
     /// `threshold`: occurrences after which a program is compiled; `least`: its fewest instructions;
-    /// `most`: the most programs of the function.
+    /// `most`: the most programs of the function; `is_timed`: true to keep a compiled program only
+    /// where it is faster than its instructions.
     #[new]
-    fn new(threshold: u64, least: usize, most: usize) -> Self {
-        let table = ProgramTable { threshold, least, most, ..ProgramTable::default() };
+    fn new(threshold: u64, least: usize, most: usize, is_timed: bool) -> Self {
+        let table = ProgramTable { threshold, least, most, is_timed, ..ProgramTable::default() };
         Self { table: Mutex::new(Some(table)) }
     }
 
@@ -49,12 +50,20 @@ impl RegionPrograms {
         self.with(|table| table.answered(digest, answer));
     }
 
-    /// Digest, number of instructions, stage, and numbers of occurrences and calls of each program.
-    fn stages(&self) -> Vec<(u64, usize, &'static str, u64, u64)> {
+    /// Notes the nanoseconds that a timed run of a program took.
+    fn timed(&self, digest: u64, nanoseconds: i64) {
+        self.with(|table| table.timed(digest, nanoseconds));
+    }
+
+    /// Digest, number of instructions, stage, numbers of occurrences and calls, and nanoseconds of
+    /// the instructions and of a call where they were timed, of each program.
+    fn stages(&self) -> Vec<ProgramReport> {
         let mut stages = Vec::new();
         self.with(|table| {
             stages.extend(table.entries.iter().map(|(&digest, entry)| {
-                (digest, entry.instructions, entry.stage.text(), entry.seen, entry.called)
+                let times = entry.best(0).zip(entry.best(1));
+                let counts = (entry.seen, entry.called);
+                (digest, entry.instructions, entry.stage.text(), counts.0, counts.1, times)
             }));
         });
         stages.sort_unstable();
@@ -86,10 +95,12 @@ fn region_open(py: Python<'_>, programs: &Bound<'_, RegionPrograms>) -> bool {
     }
 }
 
+/// A program: see `RegionPrograms.stages`.
+type ProgramReport = (u64, usize, &'static str, u64, u64, Option<(i64, i64)>);
 /// A part of a region: the user's line, number of instructions, what became of it, and what ended it.
 type SegmentReport = (Option<String>, usize, &'static str, Option<&'static str>);
 /// Parts; programs to upload, by digest; answers of workers, by digest.
-type RegionReport = (Vec<SegmentReport>, Vec<(u64, Py<PyBytes>)>, Vec<(u64, Py<Tensor>)>);
+type RegionReport = (Vec<SegmentReport>, Vec<(u64, Py<PyBytes>)>, Vec<(u64, Vec<Py<Tensor>>)>);
 
 /// Closes the region that `region_open` opened, and says what became of it.
 #[pyfunction]
@@ -103,10 +114,14 @@ fn region_close(py: Python<'_>, programs: &Bound<'_, RegionPrograms>) -> PyResul
     let wanted = std::mem::take(&mut table.wanted);
     let mut answers = Vec::new();
     for (&digest, entry) in &mut table.entries {
-        if let Some(slot) = entry.answer.take() {
+        let mut tensors = Vec::new();
+        for slot in std::mem::take(&mut entry.answers) {
             let meta = SharedMeta::of(py, &Meta::new(Dtype::I64, Dims::EMPTY));
             let var = Var::of(py, ValueHandle { slot, epoch: runtime::epoch(), meta });
-            answers.push((digest, Py::new(py, Tensor::of(var))?));
+            tensors.push(Py::new(py, Tensor::of(var))?);
+        }
+        if !tensors.is_empty() {
+            answers.push((digest, tensors));
         }
     }
     if let Ok(mut place) = programs.get().table.lock() {

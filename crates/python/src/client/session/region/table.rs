@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 const ASK_FIRST: Duration = Duration::from_millis(100);
 const ASK_LONGEST: Duration = Duration::from_secs(2);
 
+/// Number of timed runs of a compiled program, and of its instructions.
+const TIMED_RUNS: usize = 5;
+
 /// Progress of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramStage {
@@ -18,8 +21,12 @@ pub(crate) enum ProgramStage {
     Uploaded,
     /// A worker compiles it.
     Asked,
+    /// It is compiled, and its calls are timed beside its instructions.
+    Timed,
     Ready,
     Refused,
+    /// Its calls took longer than its instructions.
+    Slower,
 }
 
 impl ProgramStage {
@@ -28,8 +35,10 @@ impl ProgramStage {
             Self::Counted => "counted",
             Self::Uploaded => "uploaded",
             Self::Asked => "compiling",
+            Self::Timed => "timed",
             Self::Ready => "compiled",
             Self::Refused => "refused",
+            Self::Slower => "slower when compiled",
         }
     }
 }
@@ -45,10 +54,13 @@ pub(crate) struct KnownProgram {
     pub called: u64,
     /// Slot of the program's bytes, and the connection's number.
     bytes: Option<(u32, u32)>,
-    /// Slot of the answer to the last question, which Python takes.
-    pub answer: Option<u32>,
+    /// Slots of the answers to the last questions, which Python takes: one answer, or those before
+    /// and behind a timed run, with the worker's clock each.
+    pub answers: Vec<u32>,
     asked: Option<Instant>,
     pause: Duration,
+    /// Nanoseconds that timed runs took: of the instructions, of the call.
+    pub times: [Vec<i64>; 2],
 }
 
 /// Programs by digest.
@@ -61,6 +73,8 @@ pub(crate) struct ProgramTable {
     pub threshold: u64,
     pub least: usize,
     pub most: usize,
+    /// True to keep a compiled program only where its calls are faster than its instructions.
+    pub is_timed: bool,
 }
 
 /// Way in which a segment is sent.
@@ -70,6 +84,11 @@ pub(crate) enum Way {
     Asking(u32),
     /// By a call of the program in this slot.
     Called(u32),
+    /// One by one, or by a call of the program in this slot, between two questions for the time.
+    Timed {
+        bytes: u32,
+        is_call: bool,
+    },
     Unfit(Unfit),
 }
 
@@ -87,9 +106,10 @@ impl ProgramTable {
             seen: 0,
             called: 0,
             bytes: None,
-            answer: None,
+            answers: Vec::new(),
             asked: None,
             pause: ASK_FIRST,
+            times: Default::default(),
         });
         if entry.words != program.words || entry.facts != program.facts {
             return Way::Unfit(Unfit::Variants);
@@ -101,16 +121,27 @@ impl ProgramTable {
                 entry.called += 1;
                 Way::Called(slot)
             }
-            (ProgramStage::Uploaded | ProgramStage::Asked, Some(slot)) if entry.is_due() => {
+            // Answers that nobody has taken are to an earlier part of the same region.
+            (ProgramStage::Timed, Some(_)) if !entry.answers.is_empty() => Way::Plain,
+            (ProgramStage::Timed, Some(bytes)) => {
+                // One by one first; then the one that was timed less often.
+                let is_call = entry.times[1].len() < entry.times[0].len();
+                entry.called += u64::from(is_call);
+                Way::Timed { bytes, is_call }
+            }
+            (ProgramStage::Uploaded | ProgramStage::Asked, Some(slot))
+                if entry.answers.is_empty() && entry.is_due() =>
+            {
                 Way::Asking(slot)
             }
-            (ProgramStage::Refused, _)
+            (ProgramStage::Refused | ProgramStage::Slower, _)
             | (ProgramStage::Uploaded | ProgramStage::Asked, Some(_)) => Way::Plain,
             // The bytes of another session are gone.
             (
                 ProgramStage::Counted
                 | ProgramStage::Uploaded
                 | ProgramStage::Asked
+                | ProgramStage::Timed
                 | ProgramStage::Ready,
                 _,
             ) => {
@@ -127,23 +158,48 @@ impl ProgramTable {
         if let Some(entry) = self.entries.get_mut(&digest) {
             entry.bytes = Some((slot, epoch));
             entry.stage = ProgramStage::Uploaded;
-            (entry.asked, entry.pause, entry.answer) = (None, ASK_FIRST, None);
+            (entry.asked, entry.pause) = (None, ASK_FIRST);
+            entry.answers.clear();
         }
     }
 
     pub(crate) fn asked(&mut self, digest: u64, answer: u32) {
         if let Some(entry) = self.entries.get_mut(&digest) {
             entry.stage = ProgramStage::Asked;
-            entry.answer = Some(answer);
+            entry.answers = vec![answer];
             entry.asked = Some(Instant::now());
+        }
+    }
+
+    /// Notes the slots of the answers around a timed run.
+    pub(crate) fn timing(&mut self, digest: u64, answers: [u32; 4]) {
+        if let Some(entry) = self.entries.get_mut(&digest) {
+            entry.answers = answers.to_vec();
+        }
+    }
+
+    /// Notes the nanoseconds that a timed run took, and decides after the last one.
+    pub(crate) fn timed(&mut self, digest: u64, nanoseconds: i64) {
+        let Some(entry) = self.entries.get_mut(&digest) else { return };
+        let [plain, called] = &mut entry.times;
+        if called.len() < plain.len() {
+            called.push(nanoseconds);
+        } else {
+            plain.push(nanoseconds);
+        }
+        if entry.stage == ProgramStage::Timed && called.len() == TIMED_RUNS {
+            let is_faster = entry.best(1) < entry.best(0);
+            entry.stage = if is_faster { ProgramStage::Ready } else { ProgramStage::Slower };
         }
     }
 
     /// Notes a worker's answer: 0 compiling, 1 ready, 2 refused.
     pub(crate) fn answered(&mut self, digest: u64, answer: i64) {
         if let Some(entry) = self.entries.get_mut(&digest) {
+            let is_timed = self.is_timed && entry.times[1].len() < TIMED_RUNS;
             entry.stage = match answer {
                 0 => ProgramStage::Asked,
+                1 if is_timed => ProgramStage::Timed,
                 1 => ProgramStage::Ready,
                 _ => ProgramStage::Refused,
             };
@@ -152,6 +208,12 @@ impl ProgramTable {
 }
 
 impl KnownProgram {
+    /// Least time of the instructions (0) or of the call (1); the first run, which loads, is left
+    /// out.
+    pub(crate) fn best(&self, way: usize) -> Option<i64> {
+        self.times.get(way)?.iter().skip(1).min().copied()
+    }
+
     fn is_due(&mut self) -> bool {
         let is_due = self.asked.is_none_or(|asked| asked.elapsed() >= self.pause);
         if is_due && self.asked.is_some() {

@@ -139,7 +139,19 @@ impl Runtime {
             (Way::Asking(bytes), Ok(program)) => {
                 let answer = self.take_slot();
                 if let Some(region) = &mut self.region {
-                    ask(region, &program, bytes, answer, site);
+                    region.table.asked(program.digest, answer);
+                    let question = question(&program, bytes, &[answer], site);
+                    region.held.push_front(question);
+                }
+            }
+            (Way::Timed { bytes, is_call }, Ok(program)) => {
+                let answers: [u32; 4] = std::array::from_fn(|_| self.take_slot());
+                if let Some(region) = &mut self.region {
+                    if is_call {
+                        outcome = SegmentOutcome::Called;
+                        call(region, &program, bytes, site);
+                    }
+                    time(region, &program, bytes, answers, site);
                 }
             }
             (Way::Unfit(unfit), _) | (_, Err(unfit)) => outcome = SegmentOutcome::Unfit(unfit),
@@ -168,13 +180,38 @@ fn on_program(op: Op, program: &RegionProgram, bytes: u32, site: u32) -> Instruc
     word
 }
 
-/// Puts the question whether the program is compiled in front of what is held back.
-fn ask(region: &mut HeldRegion, program: &RegionProgram, bytes: u32, answer: u32, site: u32) {
-    region.table.asked(program.digest, answer);
+/// The question whether the program is compiled, and where a second answer has a slot, for the
+/// worker's clock.
+fn question(program: &RegionProgram, bytes: u32, answers: &[u32], site: u32) -> HeldItem {
     let mut word = on_program(Op::Compile, program, bytes, site);
-    word.outputs.push(Id::slot(answer));
-    word.attrs.push(Attr::List(Box::new([Dtype::I64.code().into(), 0])));
-    region.held.push_front(HeldItem::Made(Box::new(word)));
+    word.outputs.extend(answers.iter().copied().map(Id::slot));
+    let number = [i64::from(Dtype::I64.code()), 0];
+    word.attrs.push(Attr::List(number.repeat(answers.len()).into()));
+    HeldItem::Made(Box::new(word))
+}
+
+/// Puts questions for the worker's clock around what is held back.
+fn time(
+    region: &mut HeldRegion,
+    program: &RegionProgram,
+    bytes: u32,
+    answers: [u32; 4],
+    site: u32,
+) {
+    region.table.timing(program.digest, answers);
+    let [before, behind] = [&answers[..2], &answers[2..]];
+    // The second question names the operands too, so they are freed behind it.
+    let mut freed = Vec::new();
+    for one in &mut region.held {
+        if let HeldItem::Freed(slots) = one {
+            freed.extend(slots.extract_if(.., |slot| program.operands.contains(slot)));
+        }
+    }
+    region.held.push_front(question(program, bytes, before, site));
+    region.held.push_back(question(program, bytes, behind, site));
+    if !freed.is_empty() {
+        region.held.push_back(HeldItem::Freed(freed));
+    }
 }
 
 /// Replaces what is held back by one call, the views that are taken of its results, and the frees.

@@ -126,6 +126,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of ENGINE's")
     add("--option", action="append", default=[], metavar="WORD", help="for ENGINE's own command")
     add("--policy", metavar="FILE", help="of the dispatcher: shares, priorities and quotas by user")
+    add("--standby", action="store_true", help="the dispatcher goes on if it is killed")
     add("--name", default=NAME, help="of the job, or of the cluster that stays (%(default)s)")
     add(
         "--join-seconds", type=float, default=JOIN_SECONDS, metavar="N",
@@ -166,7 +167,15 @@ def _plan(options: argparse.Namespace, described: Engine, program: tuple[str, ..
         options=tuple(options.option),
         token=config.token() or secrets.token_hex(16) if is_submitted else "",
         policy=_policy(options.policy, described),
+        has_standby=_has_standby(options, described),
     )
+
+
+def _has_standby(options: argparse.Namespace, described: Engine) -> bool:
+    """True if the dispatcher keeps a standby, where its process can have one."""
+    if options.standby and described.name == "k8s":
+        raise LaunchError("--standby: a pod ends with its first process, and the standby with it")
+    return bool(options.standby)
 
 
 def _policy(file: str | None, described: Engine) -> str:

@@ -49,6 +49,7 @@ class Plan:
         token: token of the launch, if the text must contain it; empty if it is passed in GT_TOKEN.
         address_file: file for the address of a cluster that stays, on storage that its hosts share.
         policy: file of the dispatcher's policy, where the dispatcher runs; empty for none.
+        has_standby: whether the dispatcher keeps a standby.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Plan:
     token: str = ""
     address_file: str = ""
     policy: str = ""
+    has_standby: bool = False
 
     @property
     def host(self) -> str:
@@ -79,7 +81,8 @@ class Plan:
     @property
     def serving(self) -> list[str]:
         """Words for the dispatcher's command, behind its address and tokens."""
-        return ["--policy", self.policy] if self.policy else []
+        policy = ["--policy", self.policy] if self.policy else []
+        return [*policy, "--standby"] if self.has_standby else policy
 
     @property
     def is_here(self) -> bool:

@@ -64,7 +64,7 @@ class Head:
         self._is_verbose = config.is_verbose()
         self._joined: set[str] = set()
         self._watch = watch.Watch(self._on_line)
-        self._dispatcher: subprocess.Popen[bytes] | None = None
+        self._dispatcher: watch.Watched | None = None
         self._program: subprocess.Popen[bytes] | None = None
         self._own_token = config.token()
         self._token = self._own_token or secrets.token_hex(16)
@@ -108,11 +108,13 @@ class Head:
         )
         assert process.stdout is not None
         assert process.stderr is not None
-        self._dispatcher = process
         first = process.stdout.readline().decode()
         if not first.startswith(LISTENING):
+            process.terminate()
             raise LaunchError(process.stderr.read().decode("utf-8", "replace").strip())
-        self._watch.add(DISPATCHER, process, _taken(process.stderr))
+        self._dispatcher = self._watch.add(
+            DISPATCHER, process, _taken(process.stderr), is_followed=self._plan.has_standby
+        )
         port = first.strip().rpartition(":")[2]
         self._plan = dataclasses.replace(self._plan, address=f"{self._plan.host}:{port}")
         self._tell(f"dispatcher at {self._plan.address}", is_detail=True)
@@ -172,7 +174,7 @@ class Head:
             for ended in self._watch.step():
                 if self._program is not None and ended.pid == self._program.pid:
                     return ended.code if ended.code >= 0 else 128 - ended.code
-                if self._dispatcher is not None and ended.pid == self._dispatcher.pid:
+                if self._dispatcher is not None and ended.pid == self._dispatcher.process.pid:
                     raise EarlyEndError(ended.sentence())
                 self._tell(ended.sentence())
                 if self._program is None and len(self._watch.processes) == 1:
@@ -200,7 +202,7 @@ class Head:
     def _stop(self) -> None:
         """Ends the dispatcher first: workers end with it, and it logs no lost worker."""
         if self._dispatcher is not None:
-            self._dispatcher.terminate()
+            self._dispatcher.send(signal.SIGTERM)
             self._is_verbose = False
         self._watch.wait(FOLLOWS_SECONDS)
         self._watch.stop()

@@ -38,13 +38,35 @@ class Process(Protocol):
 
 @dataclass(kw_only=True)
 class Watched:
-    """One process, and its last lines of output."""
+    """One process, and its last lines of output.
+
+    One that is followed leads a group: if a signal ends it, another process of the group may go
+    on in its place, and is there as long as the output is open.
+    """
 
     label: str
     process: Process
     pipes: set[int]
+    is_followed: bool = False
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_MAX))
     rests: dict[int, bytes] = field(default_factory=dict)
+
+    def code(self) -> int | None:
+        """The exit code; None while it runs, or another process in its place."""
+        code = self.process.poll()
+        return None if code is not None and self._may_be_followed(code) else code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to whoever runs."""
+        code = self.process.poll()
+        if code is not None and self._may_be_followed(code):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+        else:
+            send(self.process, number)
+
+    def _may_be_followed(self, code: int) -> bool:
+        return self.is_followed and code < 0 and bool(self.pipes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +107,11 @@ class Watch:
         self._selector = selectors.DefaultSelector()
         self.processes: list[Watched] = []
 
-    def add(self, label: str, process: Process, *pipes: int) -> Watched:
+    def add(self, label: str, process: Process, *pipes: int, is_followed: bool = False) -> Watched:
         """Watch one more process; its output comes from descriptors that this closes at
         their end.
         """
-        watched = Watched(label=label, process=process, pipes=set(pipes))
+        watched = Watched(label=label, process=process, pipes=set(pipes), is_followed=is_followed)
         for pipe in pipes:
             os.set_blocking(pipe, False)
             self._selector.register(pipe, selectors.EVENT_READ, watched)
@@ -106,7 +128,7 @@ class Watch:
         return [
             self._end(watched, code)
             for watched in tuple(self.processes)
-            if (code := watched.process.poll()) is not None
+            if (code := watched.code()) is not None
         ]
 
     def stop(self, seconds: float = PATIENCE_SECONDS) -> list[Ended]:
@@ -114,7 +136,7 @@ class Watch:
         ended: list[Ended] = []
         for number in (signal.SIGTERM, signal.SIGKILL):
             for watched in self.processes:
-                send(watched.process, number)
+                watched.send(number)
             ended += self.wait(seconds)
         return ended
 

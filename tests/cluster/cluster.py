@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +22,19 @@ def until(holds: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
     while not holds():
         assert time.monotonic() < deadline, f"not so within {seconds} s"
         time.sleep(0.005)
+
+
+def of_group(group: int) -> dict[int, str]:
+    """The processes of a group that are no zombies, and their names."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                head, _, rest = (entry / "stat").read_text().rpartition(")")
+                words = rest.split()
+                if int(words[2]) == group and words[0] not in {"Z", "X"}:
+                    found[int(entry.name)] = head.partition("(")[2]
+    return found
 
 
 class Cluster:

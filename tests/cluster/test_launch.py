@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, until
+from cluster import Cluster, of_group, until
 from launched import NUMPY, SUM, SUM_WORDS, gt, is_alive, launched, of_launch
 
 from gt.launch import command, slurm, stay, watch
@@ -59,6 +59,29 @@ def test_lines_are_told_as_they_come_and_a_long_one_is_cut():
     assert {label for label, _ in lines} == {"a worker"}
     assert all(len(line) <= watch.LINE_BYTES_MAX for _, line in lines)
     one.stop()
+
+
+def test_one_that_is_followed_has_ended_when_nobody_has_its_output():
+    lines = []
+    code = """
+import os, time
+if os.fork():
+    os.kill(os.getpid(), 9)
+print("on", flush=True)
+while True: time.sleep(1)
+"""
+    one = watch.Watch(lambda _, line: lines.append(line))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    )
+    one.add("it", process, os.dup(process.stdout.fileno()), is_followed=True)
+    process.stdout.close()
+    until(lambda: one.step(0.01) or (lines and process.poll() is not None))
+    assert one.step(0.01) == []
+    assert len(of_group(process.pid)) == 1
+    (ended,) = one.stop()
+    assert ended.sentence().startswith(f"it (process {process.pid}) has ended by SIGKILL")
+    assert not of_group(process.pid)
 
 
 def test_who_does_not_end_is_killed():
@@ -184,6 +207,57 @@ def test_a_second_request_ends_a_program_that_does_not_answer(monkeypatch):
         process.send_signal(signal.SIGHUP)
         process.communicate(timeout=40)
     assert not [pid for pid in family if is_alive(pid)]
+
+
+GOES_ON = """
+import gt, pathlib, time
+x = gt.ones(2)
+print(x.sum().item(), flush=True)
+while not pathlib.Path({path!r}).exists():
+    time.sleep(0.01)
+print((x + x).sum().item())
+"""
+TAKEOVER = "goes on: nothing was lost"
+
+
+def kill_dispatcher(launch):
+    """Kills the dispatcher of a launch; returns the group that it led."""
+    family = of_launch(launch.pid)
+    (dispatcher,) = [
+        pid for pid in family if of_group(pid) and "gt-standby" in of_group(pid).values()
+    ]
+    os.kill(dispatcher, signal.SIGKILL)
+    return dispatcher
+
+
+def test_a_program_outlives_the_dispatcher_of_its_launch(tmp_path):
+    code = GOES_ON.format(path=str(tmp_path / "go"))
+    words = ("--standby", "-n", "2", "--", sys.executable, "-c", code)
+    with launched(*words) as process:
+        assert process.stdout.readline() == "2.0\n"
+        group = kill_dispatcher(process)
+        (tmp_path / "go").touch()
+        printed, said = process.communicate(timeout=40)
+    assert (printed, process.returncode) == ("4.0\n", 0), said
+    assert said.count(TAKEOVER) == 1, said
+    until(lambda: not of_group(group))
+
+
+def test_a_killed_launch_takes_the_standby_of_its_dispatcher_with_it(tmp_path):
+    code = GOES_ON.format(path=str(tmp_path / "go"))
+    words = ("--standby", "-n", "1", "--", sys.executable, "-c", code)
+    with launched(*words) as process:
+        assert process.stdout.readline() == "2.0\n"
+        family = of_launch(process.pid)
+        group = kill_dispatcher(process)
+        lines = iter(process.stderr.readline, "")
+        assert any(TAKEOVER in line for line in lines)
+        assert "gt-standby" in of_group(group).values()
+        process.kill()
+        process.wait()
+        until(lambda: not of_group(group))
+        (tmp_path / "go").touch()
+        until(lambda: not [pid for pid in family if is_alive(pid)])
 
 
 def test_a_killed_launch_leaves_no_process():

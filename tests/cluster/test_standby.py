@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, result, until
+from cluster import Cluster, of_group, result, until
+
+from gt import _core
 
 STANDBY = "gt-standby"
 TAKEOVER = "goes on: nothing was lost"
@@ -46,19 +48,6 @@ print(digest.hexdigest())
 """
 
 
-def names(group: int) -> dict[int, str]:
-    """The processes of a group that are no zombies."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                head, _, rest = (entry / "stat").read_text().rpartition(")")
-                words = rest.split()
-                if int(words[2]) == group and words[0] not in {"Z", "X"}:
-                    found[int(entry.name)] = head.partition("(")[2]
-    return found
-
-
 class StandbyCluster(Cluster):
     """A cluster whose dispatcher leads a group of processes."""
 
@@ -67,8 +56,8 @@ class StandbyCluster(Cluster):
         pair: list[int] = []
 
         def are_there() -> bool:
-            waiting = {pid for pid, name in names(self.server.pid).items() if name == STANDBY}
-            serving = names(self.server.pid).keys() - waiting
+            waiting = {pid for pid, name in of_group(self.server.pid).items() if name == STANDBY}
+            serving = of_group(self.server.pid).keys() - waiting
             pair[:] = [*serving, *waiting]
             return len(serving) == len(waiting) == 1
 
@@ -88,15 +77,19 @@ class StandbyCluster(Cluster):
         dispatcher, _ = self.both()
         os.kill(dispatcher, signal.SIGTERM)
         super().stop()
-        until(lambda: not names(self.server.pid))
+        until(lambda: not of_group(self.server.pid))
 
 
 @contextmanager
-def running(workers: int = 2, *arguments: str) -> Iterator[StandbyCluster]:
+def running(workers: int = 2, *arguments: str, by_tcp: bool = False) -> Iterator[StandbyCluster]:
     """A cluster whose processes are all ended, however the test ends."""
-    cluster = StandbyCluster(workers, arguments=("--standby", *arguments), leads_group=True)
+    cluster = StandbyCluster(0, arguments=("--standby", *arguments), leads_group=True)
+    if by_tcp:
+        cluster.command.append("--tcp")
     try:
         with cluster:
+            for _ in range(workers):
+                cluster.add_worker()
             # A program hears of a worker when the standby has it.
             connect = f"gt.connect({cluster.address!r}, workers={workers}, wait=20)"
             cluster.run(f"gt.disconnect()\n{connect}")
@@ -164,9 +157,46 @@ def test_programs_train_on_to_the_same_bits_while_the_dispatcher_is_killed(shard
         assert cluster.log.count(TAKEOVER) == KILLS
 
 
-def test_uploads_and_reads_of_more_than_the_journal_has() -> None:
-    with running() as cluster:
-        client = cluster.client("import sys\n" + UPLOADS)
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_programs_and_workers_by_tcp_train_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_encrypted: bool
+) -> None:
+    """Each of them resumes its link, with tokens and TLS too, and a frame counts once."""
+    arguments: list[str] = []
+    if is_encrypted:
+        assert _core.write_certificates(str(tmp_path), ["localhost", "127.0.0.1"], 1)
+        (tmp_path / "tokens").write_text("anna 0123456789abcdef\n")
+        arguments = ["--token-file", str(tmp_path / "tokens")]
+        arguments += ["--tls-cert", str(tmp_path / "server.pem")]
+        arguments += ["--tls-key", str(tmp_path / "server-key.pem")]
+        monkeypatch.setenv("GT_TLS_CA", str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("GT_TOKEN", "0123456789abcdef")
+    settings = {"GT_NO_RING": "1", "GT_AUTO_SHARD": "0" if is_encrypted else "1"}
+    steps = 200
+    with running(2, *arguments, by_tcp=True) as cluster:
+        clients = train(cluster, steps, **settings)
+        begin(clients)
+        expected = digests(clients)
+        clients = train(cluster, steps, **settings)
+        begin(clients)
+        seed = time.time_ns()
+        moments = random.Random(seed)
+        for _ in range(KILLS):
+            time.sleep(moments.uniform(0.0, 0.2))
+            cluster.kill()
+        still = [client.poll() is None for client in clients]
+        assert digests(clients) == expected, f"seed {seed}\n{cluster.log}"
+        assert any(still), "all had ended before the last kill"
+        assert cluster.log.count(TAKEOVER) == KILLS
+        way = "TLS" if is_encrypted else "TCP"
+        assert cluster.log.count(f"is connected by {way}") == 2 + 2 * CLIENTS
+        assert "worker 1 is resumed" in cluster.log
+
+
+@pytest.mark.parametrize("by_tcp", [False, True])
+def test_uploads_and_reads_of_more_than_the_journal_has(*, by_tcp: bool) -> None:
+    with running(by_tcp=by_tcp) as cluster:
+        client = cluster.client("import sys\n" + UPLOADS, GT_NO_RING=str(int(by_tcp)))
         assert client.stdout.readline() == "ready\n", client.stderr.read()
         begin([client])
         for _ in range(4):
@@ -200,34 +230,28 @@ def test_a_lost_worker_is_noticed_by_the_standby() -> None:
         assert cluster.run("print(gt.ones(3).sum().item())") == "3.0\n"
 
 
-def test_a_program_by_tcp_hears_of_the_end() -> None:
-    code = """
-x = gt.ones(3)
-print(x.sum().item(), flush=True)
-input()
-try:
-    x.sum().item()
-except gt.ConnectionLost as error:
-    print("lost")
-"""
-    with running(1) as cluster:
+def test_who_does_not_come_back_is_gone_after_its_time() -> None:
+    code = "x = gt.ones(3)\nprint(x.sum().item(), flush=True)\ninput()\nprint(x.sum().item())"
+    with running(1, "--resume-seconds", "0.5") as cluster:
         client = cluster.client(code, GT_NO_RING="1")
         assert client.stdout.readline() == "3.0\n"
+        client.send_signal(signal.SIGSTOP)
         cluster.kill()
+        count = "print(sum(one['values'] for one in gt.debug.get_worker_stats()))"
+        until(lambda: cluster.run(count) == "0\n")
+        client.send_signal(signal.SIGCONT)
         printed, errors = client.communicate("\n", timeout=SECONDS)
-        assert printed == "lost\n", errors
+        assert (printed, "ConnectionLost" in errors) == ("", True), errors
 
 
 def test_an_end_leaves_nothing_and_what_cannot_go_on_is_refused() -> None:
     with running(1) as cluster:
         group = cluster.server.pid
         cluster.both()
-    assert not names(group)
+    assert not of_group(group)
     for words in (
         ["--instruction-log", "x"],
         ["--prices", "x", "--probe"],
-        ["--end-with-input"],
-        ["--token-file", "x"],
     ):
         command = [sys.executable, "-m", "gt.server", "-p", "0", "--standby", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)

@@ -9,15 +9,15 @@
 mod tests;
 
 use crate::handshake::{Arrival, FRAME_BYTES_MAX, FrameHeader, HandshakeError};
-use crate::integer::to_usize;
+use crate::integer::{to_u64, to_usize};
 use crate::wire::{count_word, cut};
 use std::collections::VecDeque;
 
 /// Bytes received after which a separate acknowledgement is due: far fewer than any sender keeps.
-const UNACKNOWLEDGED_BYTES_MAX: usize = 256 * 1024;
+pub const UNACKNOWLEDGED_BYTES_MAX: usize = 256 * 1024;
 /// Frames received after which a separate acknowledgement is due, for a peer whose frames are
 /// small.
-const UNACKNOWLEDGED_FRAMES_MAX: u64 = 16;
+pub const UNACKNOWLEDGED_FRAMES_MAX: u64 = 16;
 #[allow(clippy::as_conversions, reason = "a constant that fits; TryFrom is not const")]
 const FRAME_WORDS_MAX: usize = FRAME_BYTES_MAX as usize / 4;
 
@@ -54,6 +54,8 @@ pub struct Link<Words = Vec<u32>> {
     kept: VecDeque<(u64, Words)>,
     kept_bytes: usize,
     received: u64,
+    /// Bytes of the frames that have arrived after that, and do not count as received yet.
+    arrived_bytes: VecDeque<usize>,
     /// The last frame whose arrival the peer knows of, and the bytes received since.
     acknowledged: u64,
     unacknowledged_bytes: usize,
@@ -88,9 +90,28 @@ impl<Words: AsRef<[u32]>> Link<Words> {
             kept: VecDeque::new(),
             kept_bytes: 0,
             received: 0,
+            arrived_bytes: VecDeque::new(),
             acknowledged: 0,
             unacknowledged_bytes: 0,
         }
+    }
+
+    /// An end that goes on in the place of another one, which is gone: that had sent `sent` frames, of
+    /// which these are the last and may not have arrived, and had received as many as `received`.
+    pub fn restored(
+        bytes_max: usize,
+        sent: u64,
+        kept: impl ExactSizeIterator<Item = Words>,
+        received: u64,
+    ) -> Self {
+        let mut link = Self::new(Keep::Unacknowledged { bytes_max });
+        link.sent = sent.saturating_sub(to_u64(kept.len()));
+        for words in kept {
+            link.sent += 1;
+            link.keep(words);
+        }
+        (link.received, link.acknowledged) = (received, received);
+        link
     }
 
     /// Returns true if another frame may be sent; else the peer has to acknowledge first.
@@ -171,14 +192,18 @@ impl<Words: AsRef<[u32]>> Link<Words> {
     ///
     /// # Errors
     /// [`LinkError::Gap`]: a frame before it is missing.
-    pub const fn is_new(&self, header: FrameHeader) -> Result<bool, LinkError> {
-        match header.arrival(self.received) {
+    pub fn is_new(&self, header: FrameHeader) -> Result<bool, LinkError> {
+        let received = self.arrived();
+        match header.arrival(received) {
             Arrival::Next => Ok(true),
             Arrival::Repeated => Ok(false),
-            Arrival::Gap => {
-                Err(LinkError::Gap { sequence: header.sequence, received: self.received })
-            }
+            Arrival::Gap => Err(LinkError::Gap { sequence: header.sequence, received }),
         }
+    }
+
+    /// The last frame that has arrived, whether it counts as received or not.
+    fn arrived(&self) -> u64 {
+        self.received + to_u64(self.arrived_bytes.len())
     }
 
     /// Counts a new frame as arrived; all of its words must have been taken over.
@@ -186,12 +211,32 @@ impl<Words: AsRef<[u32]>> Link<Words> {
     /// # Panics
     /// The frame is not new: see [`Self::is_new`].
     pub fn accept(&mut self, header: FrameHeader) {
-        assert!(self.is_new(header) == Ok(true), "{header:?} after {}", self.received);
-        self.received = header.sequence;
-        self.unacknowledged_bytes += to_usize(header.length_bytes);
+        self.arrive(header);
+        self.receive_until(header.sequence);
     }
 
-    /// The last frame that has arrived, for the handshake of a resumption.
+    /// Notes that a new frame has arrived, which is not acknowledged before [`Self::receive_until`]:
+    /// whoever takes it in may be gone first.
+    ///
+    /// # Panics
+    /// The frame is not new: see [`Self::is_new`].
+    pub fn arrive(&mut self, header: FrameHeader) {
+        assert!(self.is_new(header) == Ok(true), "{header:?} after {}", self.arrived());
+        self.arrived_bytes.push_back(to_usize(header.length_bytes));
+    }
+
+    /// Counts the frames up to this one as received, as far as they have arrived.
+    pub fn receive_until(&mut self, sequence: u64) {
+        // The loop ends: each round takes a frame that has arrived.
+        while self.received < sequence
+            && let Some(bytes) = self.arrived_bytes.pop_front()
+        {
+            self.received += 1;
+            self.unacknowledged_bytes += bytes;
+        }
+    }
+
+    /// The last frame that was received, for the handshake of a resumption.
     pub const fn received(&self) -> u64 {
         self.received
     }
@@ -216,6 +261,11 @@ impl<Words: AsRef<[u32]>> Link<Words> {
             self.append(*sequence, words.as_ref(), out);
         }
         self.kept = kept;
+    }
+
+    /// The last frame to the peer that it has acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.first_kept() - 1
     }
 
     fn first_kept(&self) -> u64 {

@@ -32,8 +32,15 @@ pub enum TlsFileError {
     Readable(PathBuf),
 }
 
+/// A certificate with those that sign it, and its key.
+#[derive(Debug)]
+pub(crate) struct ServerCertificate {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
 /// Reads a certificate and its key.
-pub(crate) fn read(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsFileError> {
+pub(crate) fn read(certificate: &Path, key: &Path) -> Result<ServerCertificate, TlsFileError> {
     let fault = |option, path: &Path| {
         let path = path.to_owned();
         move |error: rustls::pki_types::pem::Error| TlsFileError::File {
@@ -49,15 +56,23 @@ pub(crate) fn read(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsFil
     if mode & OTHERS != 0 {
         return Err(TlsFileError::Readable(key.to_owned()));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(fault("--tls-key", key))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(TlsFileError::Pair)?
-        .with_no_client_auth()
-        .with_single_cert(chain, private)
-        .map_err(TlsFileError::Pair)?;
-    // A ticket would be bytes on the connection that no message follows.
-    config.send_tls13_tickets = 0;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    let key = PrivateKeyDer::from_pem_file(key).map_err(fault("--tls-key", key))?;
+    Ok(ServerCertificate { chain, key })
+}
+
+impl ServerCertificate {
+    /// Encrypts connections with them. It has state of its own, which threads lock: a standby makes
+    /// another one.
+    pub fn acceptor(&self) -> Result<TlsAcceptor, TlsFileError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(TlsFileError::Pair)?
+            .with_no_client_auth()
+            .with_single_cert(self.chain.clone(), self.key.clone_key())
+            .map_err(TlsFileError::Pair)?;
+        // A ticket would be bytes on the connection that no message follows.
+        config.send_tls13_tickets = 0;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
 }

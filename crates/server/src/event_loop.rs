@@ -13,7 +13,7 @@ mod tests;
 mod usage;
 
 use crate::accounts::Accounts;
-use crate::audit::AuditLog;
+use crate::audit::CoreAudit;
 use crate::client::{Breach, ServedClient};
 use crate::death;
 use crate::journal::Party;
@@ -53,7 +53,7 @@ pub(crate) struct EventLoop {
     pub(crate) leases: Leases,
     /// Policy and usage by user.
     pub(crate) accounts: Accounts,
-    pub(crate) audit: AuditLog,
+    pub(crate) audit: CoreAudit,
     /// Clients in the order of their turns.
     clients: Vec<ServedClient>,
     workers: BTreeMap<WorkerIndex, Inbound>,
@@ -85,7 +85,7 @@ impl EventLoop {
             outbox,
             leases,
             accounts,
-            audit: AuditLog::default(),
+            audit: CoreAudit::default(),
             clients,
             workers,
             events,
@@ -122,7 +122,7 @@ impl EventLoop {
     }
 
     /// Sets the audit log, which is none by default.
-    pub fn with_audit(self, audit: AuditLog) -> Self {
+    pub fn with_audit(self, audit: CoreAudit) -> Self {
         Self { audit, ..self }
     }
 
@@ -202,10 +202,21 @@ impl EventLoop {
                         client.user = user;
                     }
                 }
-                NetEvent::ClientGone { session } => self.client_gone(session),
+                NetEvent::ClientGone { session, reason } => {
+                    self.note_end(Party::Session(session), &reason);
+                    self.client_gone(session);
+                }
                 NetEvent::Worker(worker) => self.worker_joined(*worker),
-                NetEvent::WorkerGone { index, reason } => self.lose_worker(index, &reason),
+                NetEvent::WorkerGone { index, reason } => {
+                    self.note_end(Party::Worker(index), &reason);
+                    self.lose_worker(index, &reason);
+                }
                 NetEvent::Policy(policy) => self.set_policy(policy),
+                NetEvent::Tokens(list) => {
+                    if let Some(standby) = &mut self.standby {
+                        standby.note_tokens(list);
+                    }
+                }
                 NetEvent::Stop => return None,
             }
         }
@@ -216,7 +227,7 @@ impl EventLoop {
         self.outbox.add_session(session, Outbound::new(link.target, link.cancel, link.slab_down));
         let mut inbound = Inbound::new(link.source, link.slab);
         if let Some(standby) = &self.standby {
-            inbound.note_in(standby.journal(), Party::Session(session), link.sockets);
+            inbound.note_in(standby.journal(), Party::Session(session), link.inherited);
         }
         let mut client = ServedClient::new(session, name, inbound, Instant::now());
         client.waits_for_worker = self.workers.is_empty();
@@ -251,7 +262,7 @@ impl EventLoop {
         self.outbox.add_worker(index, Outbound::new(link.target, link.cancel, link.slab_down));
         let mut inbound = Inbound::new(link.source, link.slab);
         if let Some(standby) = &self.standby {
-            inbound.note_in(standby.journal(), Party::Worker(index), link.sockets);
+            inbound.note_in(standby.journal(), Party::Worker(index), link.inherited);
         }
         self.sleeper.watch(&inbound);
         self.workers.insert(index, inbound);
@@ -498,6 +509,7 @@ impl EventLoop {
             standby.dismiss();
         }
         self.outbox.release();
+        self.note_last_ends();
         for (index, inbound) in &self.workers {
             tracing::info!("worker {index}: received {} bytes", inbound.arrived_bytes());
         }

@@ -4,7 +4,7 @@
 //!
 //! An input is in the journal before the core acts on it, and before its place in a ring or slab is
 //! given back. What depends on the clock is an input too: how many instructions a turn had, marks,
-//! and whether bytes had room in a slab. Beside the records stands what has been published to each
+//! whether bytes had room in a slab, and which words made a frame of TCP. Beside the records stands what has been published to each
 //! peer: number and sums of its words, by which the standby's are compared.
 
 pub(crate) mod replay;
@@ -47,6 +47,8 @@ const MARK: u32 = 4;
 /// Bytes that go into a slab, and such that have no room there.
 const BESIDE: u32 = 5;
 const AMONG: u32 = 6;
+/// A frame that goes to a socket's task.
+const SENT: u32 = 7;
 const KIND: u32 = 0xff;
 const IS_CANCELLED: u32 = 1 << 8;
 const IS_CONTINUED: u32 = 1 << 9;
@@ -242,6 +244,11 @@ impl Journal {
         self.append(&[if is_there { BESIDE } else { AMONG }], &[]);
     }
 
+    /// Notes that these words, the next ones, are about to go to a peer as a frame.
+    pub fn sent(&self, place: usize, words: &[u32]) {
+        self.append(&[SENT, count(place), count(words.len()), sum_of(words)], &[]);
+    }
+
     /// Notes that words are about to be published to a peer, which has then got `published` of them,
     /// wrapping.
     pub fn publish(&self, place: usize, published: u32, sums: &Sums) {
@@ -325,6 +332,15 @@ impl Journal {
     fn word(&self, index: usize) -> &AtomicU32 {
         &self.shared.words()[index]
     }
+}
+
+/// A sum over words that shows a difference.
+pub(crate) fn sum_of(words: &[u32]) -> u32 {
+    let mut sums = Sums::default();
+    sums.add(words);
+    let [plain_low, plain_high] = halves(sums.plain);
+    let [placed_low, placed_high] = halves(sums.placed);
+    plain_low ^ plain_high ^ placed_low.rotate_left(16) ^ placed_high
 }
 
 fn halves(number: u64) -> [u32; 2] {

@@ -2,7 +2,7 @@
 //!
 //! The map:
 //! - [`ServerOptions`], [`run`], [`main`]: from a command line to a process that serves until it is told to stop.
-//! - `event_loop`, `client`, `outbox`, `outbound`, `link`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
+//! - `event_loop`, `client`, `outbox`, `outbound`, `link`, `frames`, `sleep`: the thread that owns the core. It polls rings, and sleeps in epoll.
 //! - [`certificates`]: `gt cert`; `certificate`: what it wrote, read by the dispatcher.
 //! - [`death`]: texts about a worker that has ended.
 //! - `policy`: the file of weights and limits by user; `accounts`: who uses how much.
@@ -28,6 +28,7 @@ mod client;
 pub mod death;
 mod event_loop;
 mod file_stamp;
+mod frames;
 mod journal;
 mod leases;
 mod line_log;
@@ -58,7 +59,8 @@ pub use sleep::SleepError;
 pub use tokens::{NewTokenError, TokenFileError, new_token};
 
 use accounts::Accounts;
-use audit::AuditLog;
+use audit::{AuditFile, AuditLog, CoreAudit};
+use certificate::ServerCertificate;
 use event_loop::EventLoop;
 use gt_dispatcher::{CostModel, CostModelError, Dispatcher};
 use gt_transport::DescriptorError;
@@ -132,11 +134,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
     let tokens = options.token_file.as_deref().map(TokenList::read).transpose()?;
     let tls = options.tls.as_ref().map(|files| certificate::read(&files.certificate, &files.key));
-    let tls = tls.transpose()?;
+    let certificate = tls.transpose()?;
+    let tls = certificate.as_ref().map(ServerCertificate::acceptor).transpose()?;
     let policy = open_policy(options, tokens.as_ref())?;
     let listeners = net::bind(options, tokens.as_ref())?;
     let trace = open_trace(options)?;
-    let audit = open_audit_log(options)?;
+    let (audit, core_audit) = open_audit_log(options)?;
     raise_descriptor_limit();
     let mut dispatcher = Dispatcher::new();
     dispatcher.set_tracing(trace.is_some());
@@ -152,9 +155,9 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
         EventLoop::new(dispatcher, Outbox::new(trace), probing, inbox, Arc::clone(&waker))?
             .with_leases(Leases::new(options.lease))
             .with_successor_wait(options.successor_wait)
-            .with_audit(audit.clone())
+            .with_audit(core_audit)
             .with_accounts(Accounts::new(policy.as_ref().map(|(_, policy)| policy.clone())))
-            .with_standby(open_standby(options, &listeners)?);
+            .with_standby(open_standby(options, &listeners, (tokens.as_ref(), certificate))?);
     // Its end stops the thread.
     let _watching =
         policy.map(|(file, _)| watch_policy(file, &events, &waker, audit.clone())).transpose()?;
@@ -181,7 +184,7 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
         core_ended,
         peers: Vec::new(),
         incarnations: (BTreeMap::new(), 0),
-        is_first: true,
+        before: None,
     };
     let served = net::serve(start, options);
     core.join().map_err(|_| ServeError::Panic)??;
@@ -192,11 +195,15 @@ pub fn run(options: &ServerOptions) -> Result<(), ServeError> {
 fn open_standby(
     options: &ServerOptions,
     listeners: &net::Listeners,
+    (tokens, certificate): (Option<&TokenList>, Option<ServerCertificate>),
 ) -> io::Result<Option<Standby>> {
     if !options.standby {
         return Ok(None);
     }
-    Standby::new(Heirloom::new(listeners, options)?).map(Some)
+    let mut heirloom = Heirloom::new(listeners, options)?;
+    heirloom.tokens = tokens.cloned();
+    heirloom.certificate = certificate;
+    Standby::new(heirloom).map(Some)
 }
 
 /// Opens the policy file, and warns of users whom nobody can be.
@@ -229,9 +236,14 @@ fn read_cost_model(path: &Path, may_be_absent: bool) -> Result<CostModel, ServeE
     text.parse().map_err(|error: CostModelError| failed(error.to_string()))
 }
 
-fn open_audit_log(options: &ServerOptions) -> Result<AuditLog, ServeError> {
-    let Some(path) = &options.audit_log else { return Ok(AuditLog::default()) };
-    AuditLog::open(path).map_err(|source| ServeError::Audit { path: path.clone(), source })
+/// The audit log of the sockets' thread, and of the core's.
+fn open_audit_log(options: &ServerOptions) -> Result<(AuditLog, CoreAudit), ServeError> {
+    let Some(path) = &options.audit_log else { return Ok(Default::default()) };
+    let wrong = |source| ServeError::Audit { path: path.clone(), source };
+    let file = AuditFile::open(path).map_err(wrong)?;
+    let log = file.log().map_err(wrong)?;
+    let core = CoreAudit::new(log.clone(), options.standby.then_some(file));
+    Ok((log, core))
 }
 
 fn open_trace(options: &ServerOptions) -> Result<Option<Trace>, ServeError> {

@@ -2,20 +2,22 @@
 //! direction.
 
 use crate::death::LastInstruction;
+use crate::frames::{FrameSource, FrameTarget};
 use crate::journal::{Journal, Party};
+use crate::tokens::TokenLine;
+use gt_protocol::handshake::{Capabilities, Secret};
 use gt_protocol::integer::to_u64;
 use gt_protocol::message::count_cancels;
 use gt_protocol::wire::{WireError, cut};
 use gt_transport::{Consumer, Producer, SlabReader, SlabWriter};
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// Words of a ring between the dispatcher and a client or worker: 256 KiB stay in the second-level cache.
 pub(crate) const RING_WORDS: u32 = 1 << 16;
-/// Number of frames in the channel between a socket's task and the core's thread, 1 MiB each at
-/// most: enough that neither waits for the other at every frame.
-pub(crate) const CHANNEL_FRAMES: usize = 8;
 /// Words read from a ring at a time: one chunk of an upload and a few hundred small instructions.
 const REFILL_WORDS: usize = 16 * 1024;
 /// Words of a client on a socket that are taken while it is held back (16 MiB), so that a `cancel`
@@ -34,16 +36,62 @@ pub(crate) struct PeerLink {
     pub slab_down: Option<SlabWriter>,
     /// The peer's process, if that is on this host.
     pub process: Option<u32>,
-    /// Copies of its sockets, for a standby; `None` without one, and for a peer by TCP.
-    pub sockets: Option<PeerSockets>,
+    /// Whatever a standby needs besides; `None` without one.
+    pub inherited: Option<InheritedPeer>,
 }
 
-/// Sockets of a peer by rings.
+/// Whatever a standby needs of a peer besides its rings or frames: copies that the core's thread
+/// keeps.
 #[derive(Debug)]
-pub(crate) struct PeerSockets {
-    pub socket: OwnedFd,
-    /// TCP connection on which it arrived, if it did.
-    pub life_line: Option<OwnedFd>,
+pub(crate) struct InheritedPeer {
+    pub connection: InheritedConnection,
+    /// Line of the token file that admits it, where there is such a file.
+    pub line: Option<TokenLine>,
+}
+
+#[derive(Debug)]
+pub(crate) enum InheritedConnection {
+    Rings {
+        socket: OwnedFd,
+        /// TCP connection on which it arrived, if it did.
+        life_line: Option<OwnedFd>,
+    },
+    /// A connection of TCP ends with its process, and the peer resumes it.
+    Frames(Resumption),
+}
+
+/// Data by which a peer by frames resumes its link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resumption {
+    pub secret: Secret,
+    pub capabilities: Capabilities,
+    /// Address at which a worker accepts connections of other workers.
+    pub data: Option<SocketAddr>,
+}
+
+impl InheritedPeer {
+    /// Copies for a new thread of sockets.
+    fn try_clone(&self) -> io::Result<Self> {
+        let connection = match &self.connection {
+            InheritedConnection::Rings { socket, life_line } => InheritedConnection::Rings {
+                socket: socket.try_clone()?,
+                life_line: life_line.as_ref().map(OwnedFd::try_clone).transpose()?,
+            },
+            InheritedConnection::Frames(resumption) => InheritedConnection::Frames(*resumption),
+        };
+        Ok(Self { connection, line: self.line.clone() })
+    }
+
+    /// Descriptors that a standby keeps.
+    fn descriptors(&self) -> impl Iterator<Item = RawFd> + use<> {
+        let pair = match &self.connection {
+            InheritedConnection::Rings { socket, life_line } => {
+                [Some(socket.as_raw_fd()), life_line.as_ref().map(AsRawFd::as_raw_fd)]
+            }
+            InheritedConnection::Frames(_) => [None, None],
+        };
+        pair.into_iter().flatten()
+    }
 }
 
 /// Payloads and chunks of answers that a peer puts into a slab. Each is copied before it is looked
@@ -91,17 +139,15 @@ pub(crate) enum WordSource {
         consumer: Consumer,
         waker: OwnedFd,
     },
-    Socket(mpsc::Receiver<Vec<u32>>),
-    /// A connection of the dispatcher before this one.
-    Gone,
+    Socket(FrameSource),
 }
 
 /// Destination of words.
 #[derive(Debug)]
 pub(crate) enum WordTarget {
     Ring(Producer),
-    Socket(mpsc::Sender<Vec<u32>>),
-    /// A connection of the dispatcher before this one: words for it are dropped.
+    Socket(FrameTarget),
+    /// A peer that cannot be served on: words for it are dropped.
     Gone,
 }
 
@@ -119,7 +165,7 @@ pub(crate) struct Inbound {
     cancels_arrived: u32,
     cancels_consumed: u32,
     journal: Option<(Arc<Journal>, Party)>,
-    sockets: Option<PeerSockets>,
+    inherited: Option<InheritedPeer>,
 }
 
 impl Inbound {
@@ -134,14 +180,19 @@ impl Inbound {
             cancels_arrived,
             cancels_consumed,
             journal: None,
-            sockets: None,
+            inherited: None,
         }
     }
 
-    /// Notes in a journal what arrives from now on, and keeps the sockets for a standby.
-    pub fn note_in(&mut self, journal: &Arc<Journal>, party: Party, sockets: Option<PeerSockets>) {
+    /// Notes in a journal what arrives from now on, and keeps the rest for a standby.
+    pub fn note_in(
+        &mut self,
+        journal: &Arc<Journal>,
+        party: Party,
+        inherited: Option<InheritedPeer>,
+    ) {
         self.journal = Some((Arc::clone(journal), party));
-        self.sockets = sockets;
+        self.inherited = inherited;
         if let Some(slab) = &mut self.slab {
             slab.journal = Some(Arc::clone(journal));
         }
@@ -150,35 +201,31 @@ impl Inbound {
     /// Descriptors that a standby needs.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let waker = self.waker().map(|waker| waker.as_raw_fd());
-        let sockets = self.sockets.as_ref().into_iter();
-        let sockets = sockets.flat_map(|PeerSockets { socket, life_line }| {
-            [Some(socket), life_line.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd)
-        });
+        let sockets = self.inherited.iter().flat_map(InheritedPeer::descriptors);
         waker.into_iter().chain(sockets)
     }
 
-    /// Copies of the sockets, for a new thread of sockets; `None` for a peer that is gone.
-    pub fn sockets(&self) -> Option<std::io::Result<PeerSockets>> {
-        let PeerSockets { socket, life_line } = self.sockets.as_ref()?;
-        let life_line = life_line.as_ref().map(OwnedFd::try_clone).transpose();
-        let copies = socket.try_clone().and_then(|socket| Ok((socket, life_line?)));
-        Some(copies.map(|(socket, life_line)| PeerSockets { socket, life_line }))
+    /// Copies for a new thread of sockets; `None` for a peer that is gone.
+    pub fn inherited(&self) -> Option<io::Result<InheritedPeer>> {
+        self.inherited.as_ref().map(InheritedPeer::try_clone)
     }
 
-    /// Forgets the channel of a socket's task, which the standby does not have; returns true if
-    /// there was one. It is not dropped: another thread may have held its lock at the fork.
-    pub fn forget_channel(&mut self) -> bool {
-        let is_socket = matches!(self.source, WordSource::Socket(_));
-        if is_socket {
-            std::mem::forget(std::mem::replace(&mut self.source, WordSource::Gone));
+    /// Frames of a socket's task; `None` for rings.
+    pub fn frames(&mut self) -> Option<&mut FrameSource> {
+        match &mut self.source {
+            WordSource::Ring { .. } => None,
+            WordSource::Socket(frames) => Some(frames),
         }
-        is_socket
     }
 
     /// Adds words that the process before this one has taken.
     pub fn replay(&mut self, words: &[u32]) {
-        if let WordSource::Ring { consumer, .. } = &mut self.source {
-            consumer.skip(words.len());
+        match &mut self.source {
+            WordSource::Ring { consumer, .. } => consumer.skip(words.len()),
+            WordSource::Socket(frames) => {
+                frames.replay();
+                self.cancels_arrived = self.cancels_arrived.wrapping_add(count_cancels(words));
+            }
         }
         self.words.extend_from_slice(words);
         self.arrived += to_u64(words.len());
@@ -210,7 +257,7 @@ impl Inbound {
     pub fn last_instruction(&self) -> Option<LastInstruction> {
         match &self.source {
             WordSource::Ring { consumer, .. } => LastInstruction::of_mark(consumer.mark()),
-            WordSource::Socket(_) | WordSource::Gone => None,
+            WordSource::Socket(_) => None,
         }
     }
 
@@ -240,7 +287,6 @@ impl Inbound {
                 }
                 self.cancels_arrived
             }
-            WordSource::Gone => self.cancels_consumed,
         };
         announced.wrapping_sub(self.cancels_consumed).cast_signed() > 0
     }
@@ -251,8 +297,14 @@ impl Inbound {
     }
 
     fn look_ahead(&mut self) {
+        let is_low = |journal: &Option<(Arc<Journal>, Party)>| {
+            journal.as_ref().is_some_and(|(journal, _)| journal.is_low())
+        };
         // The loop ends: each round takes a frame of words.
-        while self.words.len() - self.start < AHEAD_WORDS_MAX && self.refill() {}
+        while self.words.len() - self.start < AHEAD_WORDS_MAX
+            && !is_low(&self.journal)
+            && self.refill()
+        {}
     }
 
     /// Reads until a whole frame is there, if one has arrived.
@@ -299,22 +351,23 @@ impl Inbound {
                 consumer.release(taken);
                 true
             }
-            WordSource::Gone => false,
-            WordSource::Socket(receiver) => match receiver.try_recv() {
-                Ok(words) => {
+            WordSource::Socket(frames) => {
+                let note = |words: &[u32]| {
                     if let Some((journal, party)) = &self.journal {
-                        journal.words(*party, &words);
+                        journal.words(*party, words);
                     }
+                };
+                if let Some(words) = frames.take(note) {
                     self.cancels_arrived = self.cancels_arrived.wrapping_add(count_cancels(&words));
                     if self.words.is_empty() {
                         self.words = words;
                     } else {
                         self.words.extend_from_slice(&words);
                     }
-                    true
+                    return true;
                 }
-                Err(_) => false,
-            },
+                false
+            }
         }
     }
 
@@ -322,14 +375,14 @@ impl Inbound {
     pub fn is_corrupt(&self) -> bool {
         match &self.source {
             WordSource::Ring { consumer, .. } => consumer.is_corrupt(),
-            WordSource::Socket(_) | WordSource::Gone => false,
+            WordSource::Socket(_) => false,
         }
     }
 
     pub fn waker(&self) -> Option<BorrowedFd<'_>> {
         match &self.source {
             WordSource::Ring { waker, .. } => Some(waker.as_fd()),
-            WordSource::Socket(_) | WordSource::Gone => None,
+            WordSource::Socket(_) => None,
         }
     }
 
@@ -337,15 +390,14 @@ impl Inbound {
     pub fn sleep_begin(&mut self) -> bool {
         match &mut self.source {
             WordSource::Ring { consumer, .. } => consumer.park_begin(),
-            WordSource::Socket(receiver) => receiver.is_empty(),
-            WordSource::Gone => true,
+            WordSource::Socket(frames) => frames.is_empty(),
         }
     }
 
     pub fn sleep_end(&mut self) {
         match &mut self.source {
             WordSource::Ring { consumer, .. } => consumer.park_end(),
-            WordSource::Socket(_) | WordSource::Gone => {}
+            WordSource::Socket(_) => {}
         }
     }
 }

@@ -11,6 +11,8 @@ mod authentication;
 mod framed;
 mod greeting;
 mod heirloom;
+mod inheritance;
+mod input;
 mod introductions;
 mod listeners;
 mod peer_socket;
@@ -22,9 +24,9 @@ mod strangers;
 mod tcp_peer;
 
 pub(crate) use heirloom::Heirloom;
+pub(crate) use inheritance::ResumedPeer;
 pub use listeners::ListenError;
 pub(crate) use listeners::{Listeners, bind};
-pub(crate) use ring_peer::ResumedPeer;
 
 use crate::audit::AuditLog;
 use crate::net_event::NetEvent;
@@ -70,11 +72,12 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// Sends an event to the core's thread, and wakes it.
-    pub fn tell(&self, event: NetEvent) {
-        // Refused only when the core's thread has ended; then the process is ending too.
-        let _ = self.events.send(event);
+    /// Sends an event to the core's thread, and wakes it; returns false if that has ended, and the
+    /// process is ending too.
+    pub fn tell(&self, event: NetEvent) -> bool {
+        let is_sent = self.events.send(event).is_ok();
         self.waker.wake();
+        is_sent
     }
 }
 
@@ -93,8 +96,9 @@ pub(crate) struct Start {
     pub peers: Vec<ResumedPeer>,
     /// Last incarnations of workers by index, and the one that a new index begins with.
     pub incarnations: (BTreeMap<WorkerIndex, u32>, u32),
-    /// False in a process that was a standby: its addresses have been printed.
-    pub is_first: bool,
+    /// Number of the process before this one, if this one was its standby: the addresses have been
+    /// printed then.
+    pub before: Option<i32>,
 }
 
 /// Serves until a signal arrives or the core's thread ends.
@@ -109,13 +113,15 @@ pub(crate) fn serve(start: Start, options: &ServerOptions) -> std::io::Result<()
 
 async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()> {
     let Start { listeners, tokens, tls, audit, events, waker, mut core_ended, .. } = start;
-    let Start { peers, incarnations, is_first, .. } = start;
+    let Start { peers, incarnations, before, .. } = start;
     let (open, mut all_closed) = mpsc::channel(1);
     let registry = RefCell::new(Registry::restored(incarnations));
     let local_socket = listeners.local_address.clone();
     let links = options.links;
     let has_standby = options.standby;
-    let authentication = tokens.map(|(path, list)| Authentication::new(path, list, audit.clone()));
+    let is_first = before.is_none();
+    let authentication =
+        tokens.map(|(path, list)| Authentication::new(path, list, audit.clone(), is_first));
     let authentication = authentication.transpose()?;
     let authentication = authentication.map(Rc::new);
     let net = Rc::new(Net {
@@ -133,23 +139,29 @@ async fn serve_all(start: Start, options: &ServerOptions) -> std::io::Result<()>
     let (end_signals, asked_to_end) = signals::listen()?;
     let asked_to_end = UnixStream::from_std(asked_to_end)?;
     for peer in peers {
-        ring_peer::resume(&net, peer)?;
+        inheritance::resume(&net, peer)?;
     }
     let mut accepting = listeners.accept_all(&net)?;
     if let Some(authentication) = &net.authentication {
-        let watching = authentication::watch(Rc::clone(authentication));
+        let watching = authentication::watch(Rc::clone(authentication), Rc::clone(&net));
         accepting.push(tokio::task::spawn_local(watching));
     }
     if is_first {
         listeners::announce(&listeners, options)?;
     }
     let is_encrypted = net.tls.is_some();
-    net.audit.write("started", format_args!(" tls={is_encrypted}"));
+    match before {
+        None => net.audit.write("started", format_args!(" tls={is_encrypted}")),
+        Some(before) => net.audit.write("taken-over", format_args!(" from-process={before}")),
+    }
     tokio::select! {
         _ = asked_to_end.readable() => {
             let is_interrupt = end_signals.is_interrupt();
             let word = if is_interrupt { "interrupted" } else { "terminated" };
             tracing::info!("{word}: stopping");
+        }
+        () = input::end_of_input(options.ends_with_input) => {
+            tracing::info!("its input has ended: stopping");
         }
         _ = &mut core_ended => tracing::error!("the core's thread has ended"),
     }

@@ -2,6 +2,7 @@
 
 use crate::link::PeerLink;
 use crate::policy::ClusterPolicy;
+use crate::tokens::TokenList;
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::handshake::NamedSession;
 use gt_protocol::message::Reach;
@@ -27,6 +28,7 @@ pub(crate) enum NetEvent {
     },
     ClientGone {
         session: SessionId,
+        reason: String,
     },
     Worker(Box<NewWorker>),
     WorkerGone {
@@ -35,6 +37,8 @@ pub(crate) enum NetEvent {
     },
     /// The policy file has changed.
     Policy(ClusterPolicy),
+    /// The token file has changed.
+    Tokens(TokenList),
     Stop,
 }
 

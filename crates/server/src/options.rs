@@ -42,7 +42,8 @@ Usage: gt-dispatcher [--listen HOST:PORT | --host HOST -p PORT] [--unix PATH] [o
                          `gt worker --supervise`: then its values are made again, else they are lost
   --log-payloads         keep payloads too, in FILE.d/
   --log-decisions        log each placement and its reason
-  --standby              keep a copy of the process that goes on if this one is killed (peers by shared memory)
+  --standby              keep a copy of the process that goes on if this one is killed
+  --end-with-input       end when standard input does: with the program that started this one, however that ends
   -h, --help, --version
 ";
 
@@ -99,6 +100,8 @@ pub struct ServerOptions {
     pub standby: bool,
     /// Time for which the values of a dead worker wait for its successor.
     pub successor_wait: Duration,
+    /// True to end when standard input does.
+    pub ends_with_input: bool,
 }
 
 /// Request of the command line.
@@ -131,8 +134,8 @@ pub enum UsageError {
 }
 
 impl ServerOptions {
-    /// The options of an empty command line, without an address.
-    fn usual() -> Self {
+    /// Options of an empty command line, but for the address.
+    fn defaults() -> Self {
         Self {
             listen: None,
             unix: None,
@@ -148,6 +151,7 @@ impl ServerOptions {
             lease: LEASE,
             standby: false,
             successor_wait: SUCCESSOR_WAIT,
+            ends_with_input: false,
         }
     }
 
@@ -163,15 +167,10 @@ impl ServerOptions {
     }
 
     /// Refuses what a copy of the process cannot go on with: files that another thread may be at in
-    /// the moment of the fork, and connections whose tokens and keys it does not have.
+    /// the moment of the fork.
     fn check_standby(&self) -> Result<(), UsageError> {
-        let others = [
-            ("--instruction-log", self.traces.instruction_log.is_some()),
-            ("--probe", self.probe),
-            ("--token-file", self.token_file.is_some()),
-            ("--audit-log", self.audit_log.is_some()),
-            ("--tls-cert", self.tls.is_some()),
-        ];
+        let others =
+            [("--instruction-log", self.traces.instruction_log.is_some()), ("--probe", self.probe)];
         let other = others.into_iter().find(|(_, is_given)| self.standby && *is_given);
         other.map_or(Ok(()), |(other, _)| Err(UsageError::StandbyWith(other)))
     }
@@ -187,7 +186,7 @@ impl Command {
         let mut parser = lexopt::Parser::from_args(arguments);
         let (mut listen, mut host, mut port) = (None, None, None);
         let (mut certificate, mut key) = (None, None);
-        let mut options = ServerOptions::usual();
+        let mut options = ServerOptions::defaults();
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("listen") => listen = Some(parser.value()?.string()?),
@@ -218,6 +217,7 @@ impl Command {
                     options.successor_wait = seconds(parser.value()?.string()?)?;
                 }
                 Long("standby") => options.standby = true,
+                Long("end-with-input") => options.ends_with_input = true,
                 Long("log-payloads") => options.traces.has_payloads = true,
                 Long("log-decisions") => options.traces.shows_decisions = true,
                 Long("help") | Short('h') => return Ok(Self::Help),
@@ -316,8 +316,8 @@ mod tests {
             "--standby does not go with --instruction-log, which a copy of the process cannot go on with",
         );
         check(
-            "--standby --token-file a",
-            "--standby does not go with --token-file, which a copy of the process cannot go on with",
+            "--standby --token-file a --audit-log b --tls-cert c --tls-key d",
+            r#"Some("127.0.0.1:12345") None"#,
         );
         check("--resume-seconds -1", r#""-1": expected seconds, of 0 and more"#);
         check("--log-level loud", r#"--log-level "loud": expected error, warn, info or debug"#);

@@ -2,9 +2,9 @@
 //! socket's task.
 
 use crate::backlog::{Backlog, KEPT_WORDS};
-use crate::journal::{Journal, Sums};
+use crate::frames::FrameTarget;
+use crate::journal::{self, Journal, Sums};
 use crate::link::WordTarget;
-use gt_protocol::handshake::FRAME_BYTES_MAX;
 use gt_protocol::integer::to_u64;
 use gt_protocol::wire::cut;
 use gt_transport::slab::PAYLOAD_BYTES_MIN;
@@ -50,6 +50,8 @@ pub(crate) enum RingMismatch {
     Counter,
     #[error("its slab has other bytes than the standby has for it")]
     Slab,
+    #[error("a frame was sent to it that the standby does not have")]
+    Frame,
     #[error("the words in its ring are not those that the standby has for it")]
     Words,
 }
@@ -135,11 +137,30 @@ impl Outbound {
         std::mem::forget(std::mem::replace(&mut self.cancel, cancel));
     }
 
-    /// Forgets the channel of a socket's task, as [`Inbound::forget_channel`] does.
-    pub fn forget_channel(&mut self) {
-        if matches!(self.target, WordTarget::Socket(_)) {
-            std::mem::forget(std::mem::replace(&mut self.target, WordTarget::Gone));
+    /// Frames to a socket's task; `None` for rings, and a peer that cannot be served on.
+    pub fn frames(&mut self) -> Option<&mut FrameTarget> {
+        match &mut self.target {
+            WordTarget::Socket(frames) => Some(frames),
+            WordTarget::Ring(_) | WordTarget::Gone => None,
         }
+    }
+
+    /// Sends a frame again, into memory alone, that the process before this one has sent: so many
+    /// words, of this sum.
+    pub fn replay_frame(&mut self, words: usize, sum: u32) -> Result<(), RingMismatch> {
+        let Self { target: WordTarget::Socket(frames), backlog, .. } = self else { return Ok(()) };
+        let mut left = words;
+        let mut are_equal = true;
+        self.sent += to_u64(backlog.hand_on(|waiting| {
+            let Some(frame) = waiting.get(..left).filter(|frame| !frame.is_empty()) else {
+                return 0;
+            };
+            are_equal &= journal::sum_of(frame) == sum;
+            frames.replay(frame);
+            left -= frame.len();
+            frame.len()
+        }));
+        if left == 0 && are_equal { Ok(()) } else { Err(RingMismatch::Frame) }
     }
 
     /// Goes on where the process before this one was: leaves out what that has published.
@@ -182,7 +203,8 @@ impl Outbound {
 
     /// Sends nothing more to a peer that cannot be served on.
     pub fn abandon(&mut self) {
-        self.target = WordTarget::Gone;
+        // Not dropped: another thread may have held the lock of a channel at the fork.
+        std::mem::forget(std::mem::replace(&mut self.target, WordTarget::Gone));
         self.slab_down = None;
     }
 
@@ -238,7 +260,7 @@ impl Outbound {
     pub fn room(&mut self) -> usize {
         let space = match &mut self.target {
             WordTarget::Ring(producer) => producer.space(),
-            WordTarget::Socket(sender) => sender.capacity() * KEPT_WORDS,
+            WordTarget::Socket(frames) => frames.capacity() * KEPT_WORDS,
             WordTarget::Gone => KEPT_WORDS,
         };
         space.saturating_sub(self.waiting())
@@ -278,7 +300,7 @@ impl Outbound {
     pub fn is_broken(&self) -> bool {
         match &self.target {
             WordTarget::Ring(producer) => producer.is_corrupt(),
-            WordTarget::Socket(sender) => sender.is_closed(),
+            WordTarget::Socket(frames) => frames.is_closed(),
             WordTarget::Gone => false,
         }
     }
@@ -293,17 +315,24 @@ impl Outbound {
                 }
             },
             WordTarget::Gone => self.backlog.hand_on(<[u32]>::len),
-            WordTarget::Socket(sender) => self.backlog.hand_on(|waiting| {
-                let Ok(permit) = sender.try_reserve() else { return 0 };
-                let words = cut::whole(waiting, FRAME_WORDS);
-                permit.send(waiting.get(..words).unwrap_or_default().to_vec());
-                words
+            WordTarget::Socket(frames) => self.backlog.hand_on(|waiting| {
+                frames.send(waiting, |words| {
+                    if let Some(published) = &self.published {
+                        published.journal.sent(published.place, words);
+                    }
+                })
             }),
         };
         self.sent += to_u64(moved);
         moved > 0
     }
-}
 
-#[allow(clippy::as_conversions, reason = "a constant that fits; TryFrom is not const")]
-const FRAME_WORDS: usize = FRAME_BYTES_MAX as usize / 4;
+    /// Sends what waits in the middle of a turn, so that the peer starts while the rest is planned.
+    /// Frames wait for the turn's end beside a standby: their records in the journal must not come
+    /// between an instruction and its bytes.
+    pub fn flush_early(&mut self) {
+        if self.published.is_none() || matches!(self.target, WordTarget::Ring(_)) {
+            self.flush();
+        }
+    }
+}

@@ -144,6 +144,28 @@ impl Outbox {
         self.worker_message(index, &ToWorker::Mark { request });
     }
 
+    /// Sends a frame again that the process before this one has sent to the peer at this place. A
+    /// session that lacks it is lost; so is everything if a worker does.
+    pub fn replay_frame(
+        &mut self,
+        place: usize,
+        words: usize,
+        sum: u32,
+    ) -> Result<(), (WorkerIndex, RingMismatch)> {
+        let peer = self.outbounds().find(|(_, outbound)| outbound.place() == Some(place));
+        // A peer that is not there has been given up, and got nothing after that.
+        let Some((party, outbound)) = peer else { return Ok(()) };
+        match (outbound.replay_frame(words, sum), party) {
+            (Ok(()), _) => Ok(()),
+            (Err(why), Party::Worker(index)) => Err((index, why)),
+            (Err(why), Party::Session(session)) => {
+                outbound.abandon();
+                self.lost.push(LostPeer::Session(session, why.to_string()));
+                Ok(())
+            }
+        }
+    }
+
     /// All connections.
     pub fn outbounds(&mut self) -> impl Iterator<Item = (Party, &mut Outbound)> {
         let workers = self.workers.iter_mut().enumerate().filter_map(|(index, worker)| {

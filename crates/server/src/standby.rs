@@ -5,6 +5,7 @@
 use crate::journal::Journal;
 use crate::net::Heirloom;
 use crate::options::ServerOptions;
+use crate::tokens::TokenList;
 use gt_dispatcher::WorkerIndex;
 use gt_transport::{Forked, ProcessHandle, fork, fork_process, signals};
 use std::collections::BTreeMap;
@@ -92,6 +93,11 @@ impl Standby {
 
     pub fn options(&self) -> &ServerOptions {
         &self.heirloom.options
+    }
+
+    /// Notes the lines of the token file that has changed.
+    pub fn note_tokens(&mut self, tokens: TokenList) {
+        self.heirloom.tokens = Some(tokens);
     }
 
     /// Notes which of an index's workers is there.

@@ -18,8 +18,8 @@ pub(crate) const LINES_OF_USER_MAX: usize = 4;
 const TOKEN_RANDOM_BYTES: usize = 24;
 const SALT_BYTES: usize = 16;
 
-/// The users and their tokens.
-#[derive(Debug)]
+/// The users and their tokens. A clone has the same lines.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TokenList(Vec<TokenLine>);
 
 /// A line of the token file. Clones are the same line.

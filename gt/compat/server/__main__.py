@@ -1,7 +1,5 @@
 """`python -m gt.server` is the program `gt-dispatcher`, with the same options: see `--help`.
 
-`--end-with-input` is one more, for programs that start it: it ends when they do, however they end.
-A standby has no thread that could watch its input, so `--standby` does not go with it.
 GT_INSTRUCTION_LOG is `--instruction-log` where no option says another file, and
 GT_DEBUG_DISPATCHER `--log-decisions`.
 """
@@ -13,11 +11,7 @@ import sys
 
 from gt._core import serve
 from gt.config import debugs_dispatcher, instruction_log
-from gt.launch import watch
 
-ENDS_WITH_INPUT = "--end-with-input"
-STANDBY = "--standby"
-USAGE_STATUS = 2
 LOG = "--instruction-log"
 DECISIONS = "--log-decisions"
 
@@ -26,12 +20,7 @@ def main() -> int:
     """Serves until SIGINT or SIGTERM; returns the exit code."""
     # Rust listens for it and passes it on to Python, whose handler would raise KeyboardInterrupt.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    words = [word for word in sys.argv[1:] if word != ENDS_WITH_INPUT]
-    if len(words) < len(sys.argv[1:]):
-        if STANDBY in words:
-            sys.stderr.write(f"gt-dispatcher: {STANDBY} does not go with {ENDS_WITH_INPUT}\n")
-            return USAGE_STATUS
-        watch.end_with_input()
+    words = sys.argv[1:]
     return serve([*words, *log_words(words)])
 
 

@@ -10,11 +10,29 @@ struct End {
     link: Link,
     unread: Vec<u8>,
     arrived: Vec<u32>,
+    /// True if frames count as received only when the test says so, and the words of those that do.
+    is_late: bool,
+    received: Vec<u32>,
 }
 
 impl End {
     fn new() -> Self {
-        Self { link: Link::new(KEEP), unread: Vec::new(), arrived: Vec::new() }
+        let (unread, arrived, received) = (Vec::new(), Vec::new(), Vec::new());
+        Self { link: Link::new(KEEP), unread, arrived, is_late: false, received }
+    }
+
+    /// Counts all frames as received.
+    fn receive(&mut self) {
+        self.link.receive_until(u64::MAX);
+        self.received.clone_from(&self.arrived);
+    }
+
+    /// Another end in its place, which has what was received and what is kept.
+    fn replace(&mut self) {
+        let Link { sent, kept, received, .. } = &self.link;
+        let kept: Vec<Vec<u32>> = kept.iter().map(|(_, words)| words.clone()).collect();
+        self.link = Link::restored(1 << 12, *sent, kept.into_iter(), *received);
+        self.arrived.clone_from(&self.received);
     }
 
     /// Takes the whole frames that have arrived.
@@ -28,7 +46,11 @@ impl End {
             if self.link.is_new(header)? {
                 let words = body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
                 self.arrived.extend(words);
-                self.link.accept(header);
+                if self.is_late {
+                    self.link.arrive(header);
+                } else {
+                    self.link.accept(header);
+                }
             }
             self.unread.drain(..FrameHeader::BYTES + length);
         }
@@ -53,6 +75,10 @@ enum Step {
     Acknowledge(bool),
     /// The connection breaks, with all that is in flight, and is resumed.
     Resume,
+    /// The end that counts late counts all as received.
+    Receive,
+    /// Another end takes its place, and the connection is resumed.
+    Replace,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -61,6 +87,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<bool>(), 1..400_usize).prop_map(|(end, bytes)| Step::Arrive(end, bytes)),
         1 => any::<bool>().prop_map(Step::Acknowledge),
         1 => Just(Step::Resume),
+        1 => Just(Step::Receive),
+        1 => Just(Step::Replace),
     ]
 }
 
@@ -79,7 +107,7 @@ proptest! {
 
     #[test]
     fn words_arrive_once_and_in_order(steps in prop::collection::vec(step(), 1..120)) {
-        let mut ends = [End::new(), End::new()];
+        let mut ends = [End::new(), End { is_late: true, ..End::new() }];
         // Bytes in flight to each end, and all words ever sent to it.
         let mut in_flight = [Vec::new(), Vec::new()];
         let mut sent = [Vec::new(), Vec::new()];
@@ -107,6 +135,11 @@ proptest! {
                     }
                 }
                 Step::Resume => resume(&mut ends, &mut in_flight),
+                Step::Receive => ends[1].receive(),
+                Step::Replace => {
+                    ends[1].replace();
+                    resume(&mut ends, &mut in_flight);
+                }
             }
             for end in &ends {
                 prop_assert!(end.link.kept_bytes < (1 << 12) + 4 * 60);

@@ -3,7 +3,9 @@
 
 use super::EventLoop;
 use crate::audit::Quoted;
+use crate::journal::Party;
 use crate::leases::SessionRequest;
+use crate::net_event::NetEvent;
 use gt_dispatcher::{Event, NamedSummary, SessionId, Sink};
 use gt_protocol::handshake::NamedSession;
 use gt_protocol::message::{DESCRIPTION_BYTES_MAX, SessionAction, ToClient};
@@ -66,6 +68,39 @@ impl EventLoop {
             return self.dispatcher.handle(Event::SessionDetached { session }, &mut self.outbox);
         }
         self.end_session(session);
+    }
+
+    /// Writes to the audit log that a peer is gone.
+    pub(super) fn note_end(&mut self, party: Party, reason: &str) {
+        let field = match party {
+            Party::Session(session) => format!("session={}", session.0),
+            Party::Worker(index) => format!("worker={index}"),
+        };
+        self.audit.write("left", format_args!(" {field}{}", Quoted("reason", reason)));
+    }
+
+    /// Writes to the audit log which peers had gone when the dispatcher was told to stop. Those that
+    /// go from now on are noted by the sockets' thread.
+    pub(super) fn note_last_ends(&mut self) {
+        self.events.close();
+        // The loop ends: nothing more is put into the channel.
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                NetEvent::ClientGone { session, reason } => {
+                    self.note_end(Party::Session(session), &reason);
+                }
+                NetEvent::WorkerGone { index, reason } => {
+                    self.note_end(Party::Worker(index), &reason);
+                }
+                NetEvent::OpenSession { .. }
+                | NetEvent::Client { .. }
+                | NetEvent::Worker { .. }
+                | NetEvent::Policy(_)
+                | NetEvent::Tokens(_)
+                | NetEvent::Stop => {}
+            }
+        }
+        self.audit.release();
     }
 
     /// Ends a session that has no client any more.

@@ -1,8 +1,9 @@
 //! The event loop's part of a standby: when one is forked, and how it goes on.
 
 use super::{EventLoop, answer};
-use crate::audit::AuditLog;
+use crate::certificate::{ServerCertificate, TlsFileError};
 use crate::client::ServedClient;
+use crate::frames::{self, FrameTarget};
 use crate::journal::replay::{BrokenJournal, Record};
 use crate::journal::{Journal, Party};
 use crate::link::Inbound;
@@ -35,6 +36,8 @@ pub(super) enum SuccessionError {
     Sleep(#[from] SleepError),
     #[error(transparent)]
     Waker(#[from] DescriptorError),
+    #[error(transparent)]
+    Tls(#[from] TlsFileError),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -62,7 +65,7 @@ impl EventLoop {
         let mut before = None;
         // The loop ends: each round is another process.
         loop {
-            let Self { standby: Some(standby), outbox, clients, workers, .. } = self else {
+            let Self { standby: Some(standby), outbox, clients, workers, audit, .. } = self else {
                 return;
             };
             if !standby.is_there() {
@@ -73,9 +76,11 @@ impl EventLoop {
                 }
                 outbox.outbounds().for_each(|(_, outbound)| outbound.begin_place());
             }
+            let frames = outbox.outbounds().filter_map(|(_, outbound)| outbound.frames());
+            frames.for_each(FrameTarget::forget_acknowledged);
             let clients = clients.iter().map(|client| &client.inbound);
             let inbounds = workers.values().chain(clients);
-            let descriptors = inbounds.flat_map(Inbound::descriptors);
+            let descriptors = inbounds.flat_map(Inbound::descriptors).chain(audit.descriptor());
             match standby.fork(descriptors) {
                 Side::Dispatcher => {
                     if let Some(child) = standby.child() {
@@ -90,6 +95,7 @@ impl EventLoop {
             }
         }
         self.outbox.release();
+        self.audit.release();
         if let Some(before) = before {
             let own = std::process::id();
             tracing::warn!(
@@ -100,7 +106,7 @@ impl EventLoop {
 
     /// Goes on in place of a dispatcher that was killed, or ends the process.
     fn succeed(&mut self, before: i32) {
-        match catch_unwind(AssertUnwindSafe(|| self.take_over())) {
+        match catch_unwind(AssertUnwindSafe(|| self.take_over(before))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::error!(
@@ -112,7 +118,7 @@ impl EventLoop {
         }
     }
 
-    fn take_over(&mut self) -> Result<(), SuccessionError> {
+    fn take_over(&mut self, before: i32) -> Result<(), SuccessionError> {
         // Held until a standby of this process has the state.
         self.outbox.hold();
         let (events, inbox) = mpsc::unbounded_channel();
@@ -122,7 +128,6 @@ impl EventLoop {
         std::mem::forget(std::mem::replace(&mut self.events, inbox));
         std::mem::forget(std::mem::replace(&mut self.waker, Arc::clone(&waker)));
         std::mem::forget(std::mem::replace(&mut self.sleeper, sleeper));
-        self.forget_channels(&events);
         let Some(journal) = self.standby.as_ref().map(|standby| Arc::clone(standby.journal()))
         else {
             return Ok(());
@@ -134,7 +139,7 @@ impl EventLoop {
         for client in &self.clients {
             self.sleeper.watch(&client.inbound);
         }
-        self.serve_sockets(events, waker)
+        self.serve_sockets(before, events, waker)
     }
 
     /// Comes to where the process before this one was, with all rings and slabs.
@@ -146,23 +151,6 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Forgets the connections that this process does not have: peers by TCP are gone.
-    fn forget_channels(&mut self, events: &mpsc::UnboundedSender<NetEvent>) {
-        let reason = || "its dispatcher was killed, and it was connected by TCP".to_owned();
-        for (&index, inbound) in &mut self.workers {
-            if inbound.forget_channel() {
-                // Received by this very thread.
-                let _ = events.send(NetEvent::WorkerGone { index, reason: reason() });
-            }
-        }
-        for client in &mut self.clients {
-            if client.inbound.forget_channel() {
-                let _ = events.send(NetEvent::ClientGone { session: client.session });
-            }
-        }
-        self.outbox.outbounds().for_each(|(_, outbound)| outbound.forget_channel());
-    }
-
     /// Takes again what the process before this one has taken since the fork.
     fn replay(&mut self, journal: &Journal) -> Result<(), SuccessionError> {
         // The loop ends: each round reads a record.
@@ -170,6 +158,10 @@ impl EventLoop {
             match record? {
                 Record::Words { party, words } => self.replay_words(party, &words)?,
                 Record::Mark { worker, request } => self.outbox.replay_mark(worker, request),
+                Record::Sent { place, words, sum } => {
+                    let sent = self.outbox.replay_frame(place, words, sum);
+                    sent.map_err(|(index, why)| SuccessionError::Worker(index, why))?;
+                }
                 Record::Run { party, is_cancelled, is_continued, frames } => {
                     let turn = (is_cancelled, is_continued, to_usize(frames));
                     if !self.replay_turn(party, turn) {
@@ -221,10 +213,12 @@ impl EventLoop {
     /// Starts this process's thread of sockets, with the listeners and the peers that are there.
     fn serve_sockets(
         &mut self,
+        before: i32,
         events: mpsc::UnboundedSender<NetEvent>,
         waker: Arc<Waker>,
     ) -> Result<(), SuccessionError> {
-        let peers = self.resumed_peers()?;
+        let peers = self.resumed_peers(&events)?;
+        let audit = self.audit.inherit()?;
         let Some(standby) = &mut self.standby else { return Ok(()) };
         let (core_ended, has_ended) = oneshot::channel();
         let options = standby.options().clone();
@@ -232,23 +226,25 @@ impl EventLoop {
         let watching = watching.inspect_err(|error| tracing::warn!("{error}")).ok().flatten();
         let watching = watching.map(|(file, policy)| {
             let _ = events.send(NetEvent::Policy(policy));
-            watch_policy(file, &events, &waker, AuditLog::default())
+            watch_policy(file, &events, &waker, audit.clone())
         });
         let watching = watching.transpose()?;
         let listeners = standby.heirloom().inherit()?;
+        let certificate = standby.heirloom().certificate.as_ref();
+        let tls = certificate.map(ServerCertificate::acceptor).transpose()?;
         let (incarnations, first) = standby.incarnations();
         let incarnations = (incarnations.clone(), first);
         let start = Start {
             listeners,
-            tokens: None,
-            tls: None,
-            audit: AuditLog::default(),
+            tokens: options.token_file.clone().zip(standby.heirloom().tokens.clone()),
+            tls,
+            audit,
             events,
             waker,
             core_ended: has_ended,
             peers,
             incarnations,
-            is_first: false,
+            before: Some(before),
         };
         let serve = move || net::serve(start, &options);
         let net = std::thread::Builder::new().name("gt-net".into()).spawn(serve)?;
@@ -256,21 +252,39 @@ impl EventLoop {
         Ok(())
     }
 
-    fn resumed_peers(&mut self) -> io::Result<Vec<ResumedPeer>> {
+    /// All peers, with new channels where they are connected by TCP. One that cannot be served on is
+    /// gone.
+    pub(super) fn resumed_peers(
+        &mut self,
+        events: &mpsc::UnboundedSender<NetEvent>,
+    ) -> io::Result<Vec<ResumedPeer>> {
+        let Self { outbox, workers, clients, .. } = self;
         let mut peers = Vec::new();
-        for (party, outbound) in self.outbox.outbounds() {
+        for (party, outbound) in outbox.outbounds() {
             let inbound = match party {
-                Party::Worker(index) => self.workers.get(&index),
+                Party::Worker(index) => workers.get_mut(&index),
                 Party::Session(session) => {
-                    let client = self.clients.iter().find(|client| client.session == session);
-                    client.map(|client| &client.inbound)
+                    let client = clients.iter_mut().find(|client| client.session == session);
+                    client.map(|client| &mut client.inbound)
                 }
             };
             let (cancel, held) = oneshot::channel();
             outbound.replace_cancel(cancel);
-            if let Some(sockets) = inbound.and_then(Inbound::sockets) {
-                peers.push(ResumedPeer { party, sockets: sockets?, held });
-            }
+            let Some(inbound) = inbound else { continue };
+            let Some(inherited) = inbound.inherited() else { continue };
+            let frames = match (inbound.frames(), outbound.frames()) {
+                (Some(source), Some(target)) => Some(frames::renew(source, target)),
+                (None, _) => None,
+                (Some(source), None) => {
+                    source.give_up();
+                    let Party::Session(session) = party else { continue };
+                    let reason = "it cannot be served on".to_owned();
+                    // Received by this very thread.
+                    let _ = events.send(NetEvent::ClientGone { session, reason });
+                    continue;
+                }
+            };
+            peers.push(ResumedPeer { party, inherited: inherited?, frames, held });
         }
         Ok(peers)
     }

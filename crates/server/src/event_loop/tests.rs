@@ -3,6 +3,7 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "other messages are not expected")]
 
+mod framed_wires;
 mod priorities;
 
 use super::EventLoop;
@@ -10,6 +11,7 @@ use crate::journal::{Journal, Party};
 use crate::link::{PeerLink, RING_WORDS, SlabPayloads, WordSource, WordTarget};
 use crate::outbox::Outbox;
 use crate::waker::Waker;
+use framed_wires::{FramedWires, inherited};
 use gt_dispatcher::Dispatcher;
 use gt_protocol::message::{self, FromWorker, Reply, ToClient, ToWorker};
 use gt_protocol::wire::{self, cut};
@@ -40,6 +42,8 @@ struct Wires {
     consumer: Consumer,
     writer: SlabWriter,
     reader: SlabReader,
+    /// Frames in place of the rings and slabs, if it is connected by TCP.
+    frames: Option<FramedWires>,
 }
 
 impl Wires {
@@ -53,6 +57,7 @@ impl Wires {
             writer: SlabWriter::new(slab_up.try_clone().unwrap()).unwrap(),
             reader: SlabReader::new(slab_down.try_clone().unwrap()).unwrap(),
             words: Vec::new(),
+            frames: None,
             up,
             down,
             slab_up,
@@ -60,8 +65,15 @@ impl Wires {
         }
     }
 
+    fn by_frames() -> Self {
+        Self { frames: Some(FramedWires::default()), ..Self::new() }
+    }
+
     /// The dispatcher's ends.
     fn link(&self) -> PeerLink {
+        if let Some(frames) = &self.frames {
+            return frames.link();
+        }
         let consumer = Consumer::new(self.up.try_clone().unwrap()).unwrap();
         let waker = gt_transport::eventfd().unwrap();
         let slab = SlabReader::new(self.slab_up.try_clone().unwrap()).unwrap();
@@ -72,18 +84,28 @@ impl Wires {
             slab: Some(SlabPayloads::new(slab)),
             slab_down: Some(SlabWriter::new(self.slab_down.try_clone().unwrap()).unwrap()),
             process: None,
-            sockets: None,
+            inherited: None,
         }
     }
 
     fn send(&mut self, instruction: &Instruction<'_>) {
         let mut words = Vec::new();
         wire::encode(instruction, &mut words).unwrap();
-        assert!(self.producer.write(&[&words]), "the script fits into the ring");
+        self.write(&words);
+    }
+
+    fn write(&mut self, words: &[u32]) {
+        match &mut self.frames {
+            Some(frames) => frames.send(words),
+            None => assert!(self.producer.write(&[words]), "the script fits into the ring"),
+        }
     }
 
     /// Puts bytes beside the words, if there is room.
     fn put(&mut self, offset: u32, bytes: &[u8]) -> bool {
+        if self.frames.is_some() {
+            return false;
+        }
         let Some(slot) = self.writer.slot() else { return false };
         slot[..bytes.len()].copy_from_slice(bytes);
         let mut head = [0; HEAD_WORDS];
@@ -93,7 +115,12 @@ impl Wires {
 
     /// The next frame that has arrived, and takes it.
     fn frame(&mut self) -> Option<Vec<u32>> {
-        self.consumer.read(&mut self.words, usize::MAX);
+        match &mut self.frames {
+            Some(frames) => self.words.extend(frames.receive().unwrap_or_default()),
+            None => {
+                self.consumer.read(&mut self.words, usize::MAX);
+            }
+        }
         let frame = cut::first(&self.words).unwrap()?.to_vec();
         self.words.drain(..frame.len());
         Some(frame)
@@ -136,6 +163,26 @@ impl Scene {
         Self { client: Wires::new(), worker: Wires::new(), step: 0, got: Vec::new(), answers: 0 }
     }
 
+    /// A scene for a seed: one of the two, or both, is connected by TCP.
+    fn by_frames(seed: u32) -> Self {
+        let wires = |is_framed| if is_framed { Wires::by_frames() } else { Wires::new() };
+        let (client, worker) = (wires(seed % 3 != 1), wires(seed % 3 != 2));
+        Self { client, worker, ..Self::new() }
+    }
+
+    /// Connects the peers by frames with a standby that goes on.
+    fn resume(&mut self, standby: &mut EventLoop) {
+        let events = mpsc::unbounded_channel().0;
+        for peer in standby.resumed_peers(&events).unwrap() {
+            let wires = match peer.party {
+                Party::Session(_) => &mut self.client,
+                Party::Worker(_) => &mut self.worker,
+            };
+            let frames = wires.frames.as_mut().expect("a peer by rings has none");
+            wires.words.extend(frames.resume(peer.frames.expect("it is connected by frames")));
+        }
+    }
+
     /// An event loop with both, as it is at a fork: nothing is published yet.
     fn event_loop(&self, journal: Option<&Arc<Journal>>) -> EventLoop {
         let mut outbox = Outbox::new(None);
@@ -151,9 +198,10 @@ impl Scene {
         event_loop.add_client(session, "test".to_owned(), self.client.link());
         if let Some(journal) = journal {
             let worker = event_loop.workers.get_mut(&0).unwrap();
-            worker.note_in(journal, Party::Worker(0), None);
+            let inherited = |wires: &Wires| wires.frames.as_ref().map(|_| inherited());
+            worker.note_in(journal, Party::Worker(0), inherited(&self.worker));
             let client = &mut event_loop.clients[0].inbound;
-            client.note_in(journal, Party::Session(session), None);
+            client.note_in(journal, Party::Session(session), inherited(&self.client));
         }
         event_loop
     }
@@ -237,7 +285,7 @@ impl Scene {
             if bytes.len() >= PAYLOAD_BYTES_MIN && self.worker.put(0, &bytes) {
                 let mut words = Vec::new();
                 message::encode_beside(&reply, &mut words).unwrap();
-                assert!(self.worker.producer.write(&[&words]));
+                self.worker.write(&words);
             } else {
                 self.answer(&FromWorker::Reply(reply));
             }
@@ -247,7 +295,7 @@ impl Scene {
     fn answer(&mut self, answer: &FromWorker<'_>) {
         let mut words = Vec::new();
         message::encode(answer, &mut words).unwrap();
-        assert!(self.worker.producer.write(&[&words]));
+        self.worker.write(&words);
     }
 
     /// The client takes a message.
@@ -312,8 +360,9 @@ fn play(scene: &mut Scene, seed: u32, dies_after: u32) -> bool {
                     assert!(journal.begin_replay());
                     serving.outbox.hold();
                     let caught_up = serving.catch_up(&journal);
-                    serving.outbox.release();
                     assert!(caught_up.is_ok(), "seed {seed}, {dies_after} stores: {caught_up:?}");
+                    scene.resume(&mut serving);
+                    serving.outbox.release();
                 }
             }
         }
@@ -335,6 +384,16 @@ fn compare(got: &[String], expected: &[String], seed: u32, dies_after: u32) {
 
 #[test]
 fn a_death_between_any_two_stores_changes_nothing() {
+    check_deaths(STRIDE, |_| Scene::new());
+}
+
+#[test]
+fn a_death_between_any_two_stores_changes_nothing_for_peers_by_tcp() {
+    check_deaths(STRIDE * 2, Scene::by_frames);
+}
+
+/// Lets scenes of a few seeds die at many moments, each followed by a standby.
+fn check_deaths(stride: usize, new_scene: impl Fn(u32) -> Scene) {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.payload_as_str() != Some("died") {
@@ -343,12 +402,12 @@ fn a_death_between_any_two_stores_changes_nothing() {
     }));
     let mut deaths = 0;
     for seed in 1..=3_u32 {
-        let mut scene = Scene::new();
+        let mut scene = new_scene(seed);
         play(&mut scene, seed, 0);
         let expected = scene.outcome();
         // Others for each seed; all of them take a minute.
-        for dies_after in (seed..).step_by(STRIDE) {
-            let mut scene = Scene::new();
+        for dies_after in (seed..).step_by(stride) {
+            let mut scene = new_scene(seed);
             let has_died = play(&mut scene, seed, dies_after);
             compare(&scene.outcome(), &expected, seed, dies_after);
             if !has_died {

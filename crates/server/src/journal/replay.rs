@@ -2,7 +2,7 @@
 
 use super::{
     AMONG, BESIDE, BUFFER_WORDS, IS_CANCELLED, IS_CONTINUED, Journal, KIND, LENGTHS, MARK, OFF,
-    PAYLOAD, Party, REPLAYING, RUN, WORDS,
+    PAYLOAD, Party, REPLAYING, RUN, SENT, WORDS,
 };
 use gt_dispatcher::{SessionId, WorkerIndex};
 use gt_protocol::integer::to_usize;
@@ -25,6 +25,12 @@ pub(crate) enum Record {
     Mark {
         worker: WorkerIndex,
         request: u64,
+    },
+    /// A frame of so many words went to the socket of the peer at this place.
+    Sent {
+        place: usize,
+        words: usize,
+        sum: u32,
     },
 }
 
@@ -83,6 +89,7 @@ impl Journal {
             MARK => {
                 Record::Mark { worker: second, request: u64::from(third) | u64::from(fourth) << 32 }
             }
+            SENT => Record::Sent { place: to_usize(second), words: to_usize(third), sum: fourth },
             kind => return Some(Err(BrokenJournal { kind, at, why: "nothing asked for it" })),
         };
         Some(Ok(record))

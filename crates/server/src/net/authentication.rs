@@ -1,7 +1,9 @@
 //! Identity of a peer: its token against the token file, which is read again whenever it changes.
 
+use super::Net;
 use crate::audit::{AuditLog, Quoted};
 use crate::file_stamp::{FileStamp, INTERVAL};
+use crate::net_event::NetEvent;
 use crate::tokens::{LINES_OF_USER_MAX, TokenLine, TokenList, random_bytes};
 use gt_protocol::handshake::Token;
 use std::cell::{Cell, RefCell};
@@ -65,11 +67,21 @@ pub(crate) struct Admission {
 }
 
 impl Authentication {
-    pub fn new(path: PathBuf, list: TokenList, audit: AuditLog) -> io::Result<Self> {
+    /// The file and its contents; these may be older in a process that was a standby, which looks
+    /// at the file once more.
+    pub fn new(
+        path: PathBuf,
+        list: TokenList,
+        audit: AuditLog,
+        is_first: bool,
+    ) -> io::Result<Self> {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &random_bytes::<32>()?);
-        tell_of_plain(&list, &path);
+        let stamp = if is_first { FileStamp::of(&path) } else { None };
+        if is_first {
+            tell_of_plain(&list, &path);
+        }
         Ok(Self {
-            stamp: Cell::new(FileStamp::of(&path)),
+            stamp: Cell::new(stamp),
             path,
             audit,
             list: RefCell::new(list),
@@ -100,11 +112,19 @@ impl Authentication {
         if !self.list.borrow().contains(&line) {
             return Err(TokenRefusal::Wrong);
         }
+        Ok(self.readmit(line))
+    }
+
+    /// Admits a peer that came in by this line; if the file does not have it, the admission is over
+    /// at once.
+    pub fn readmit(self: &Rc<Self>, line: TokenLine) -> Admission {
         let (sender, over) = oneshot::channel();
         let number = self.next.get();
         self.next.set(number + 1);
-        self.admitted.borrow_mut().insert(number, (line.clone(), sender));
-        Ok(Admission { number, line, over, authentication: Rc::downgrade(self) })
+        if self.list.borrow().contains(&line) {
+            self.admitted.borrow_mut().insert(number, (line.clone(), sender));
+        }
+        Admission { number, line, over, authentication: Rc::downgrade(self) }
     }
 
     /// The line of a token for which no hash has to be computed.
@@ -180,16 +200,24 @@ fn tell_of_plain(list: &TokenList, path: &std::path::Path) {
 
 /// Reads the token file again whenever it has changed, until the dispatcher ends. A file with a
 /// mistake is not taken: the one before stays.
-pub(crate) async fn watch(authentication: Rc<Authentication>) {
+pub(crate) async fn watch(authentication: Rc<Authentication>, net: Rc<Net>) {
     // The loop ends with the runtime.
     loop {
         tokio::time::sleep(INTERVAL).await;
         let now = FileStamp::of(&authentication.path);
-        if now == authentication.stamp.replace(now) {
+        let before = authentication.stamp.replace(now);
+        if now == before {
             continue;
         }
         match TokenList::read(&authentication.path) {
-            Ok(list) => authentication.reload(list),
+            // Nothing has changed since the process before this one looked.
+            Ok(list) if before.is_none() && list == *authentication.list.borrow() => {}
+            Ok(list) => {
+                if net.has_standby {
+                    net.tell(NetEvent::Tokens(list.clone()));
+                }
+                authentication.reload(list);
+            }
             Err(error) => {
                 let text = error.to_string();
                 authentication
@@ -236,6 +264,11 @@ impl Drop for TokenWait<'_> {
 impl Admission {
     pub fn user(&self) -> &str {
         self.line.user()
+    }
+
+    /// The line that admits it.
+    pub const fn line(&self) -> &TokenLine {
+        &self.line
     }
 
     /// Returns when the token file does not admit the peer any more.

@@ -6,7 +6,10 @@ use super::introductions;
 use super::peer_socket::{PeerSocket, ReadHalf, WriteHalf};
 use super::registry::{Identity, Takeover, WorkerSocket};
 use super::ring_peer::CancelToken;
-use crate::link::{self, CHANNEL_FRAMES, WordSource, WordTarget};
+use crate::frames::{self, FrameCounts, ResumedFrames, SentFrame, TaskChannels};
+use crate::link::{
+    InheritedConnection, InheritedPeer, PeerLink, Resumption, WordSource, WordTarget,
+};
 use crate::net_event::{NetEvent, NewWorker};
 use crate::waker::Waker;
 use gt_dispatcher::SessionId;
@@ -20,9 +23,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 /// Time limit for a peer to read the words that were sent before its session was closed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -43,101 +47,152 @@ enum LinkEnd {
     Breach(LinkError),
     /// The peer has connected again already.
     Resumed(Takeover),
+    /// It ended with the dispatcher before this one.
+    Killed,
 }
 
 /// The session's end of the link, which outlives its connections.
 struct FramedSession {
-    link: RefCell<Link>,
-    /// Notified when there is something to acknowledge, or room to send again.
-    stir: Notify,
+    link: RefCell<Link<SentFrame>>,
+    counts: Arc<FrameCounts>,
+    /// True if a frame is acknowledged only when the core's thread has taken it: a standby may go on
+    /// with what that has.
+    waits_for_core: bool,
 }
 
 /// The task's ends of the channels to the core's thread.
 struct Channels {
     inward: mpsc::Sender<Vec<u32>>,
-    outward: mpsc::Receiver<Vec<u32>>,
+    outward: mpsc::Receiver<SentFrame>,
     takeovers: mpsc::Receiver<Takeover>,
     waker: Arc<Waker>,
 }
 
+/// A peer, and its link's state in this task.
+struct ServedPeer {
+    member: Member,
+    session: FramedSession,
+    channels: Channels,
+    cancel: CancelToken,
+    resumption: Resumption,
+}
+
 /// Serves a welcomed peer, until it is gone for good.
-pub(crate) async fn serve(admitted: Admitted, mut stream: PeerSocket) -> Result<(), GreetingError> {
-    let Admitted { mut member, name, user, secret, capabilities, data_port, .. } = admitted;
+pub(crate) async fn serve(admitted: Admitted, stream: PeerSocket) -> Result<(), GreetingError> {
+    let Admitted { member, name, user, secret, capabilities, data_port, line, .. } = admitted;
     let data =
         data_port.and_then(|port| Some(SocketAddr::new(stream.tcp().peer_addr().ok()?.ip(), port)));
-    let net = Rc::clone(member.net());
-    let identity = member.identity;
-    let takeovers = net.registry.borrow_mut().add_resumable(identity, secret);
-    let way = stream.transport();
-    let (mut channels, mut cancel) = attach(&member, (name, user), takeovers, data, way);
-    let session = FramedSession::new();
-    let (key, probes) = (identity.key(), net.links.probes);
-    // The loop ends with the session; each round is a new connection of the peer's.
-    let reason = loop {
-        let takeover = match run(&session, &mut channels, &mut cancel, stream, probes).await {
-            LinkEnd::Finished => break "the dispatcher closed it".to_owned(),
-            LinkEnd::Breach(error) => {
-                tracing::warn!("{identity} closed: {error}");
-                break error.to_string();
-            }
-            LinkEnd::Resumed(takeover) => takeover,
-            LinkEnd::Dropped(error) => {
-                tracing::info!("the link of {identity} dropped: {error}");
-                // A user closes a laptop and opens it again. A worker that has ended blocks the
-                // sessions that need it.
-                let limits = net.links;
-                let is_worker = identity.worker().is_some();
-                let patience =
-                    if is_worker { limits.patience(error.kind()) } else { limits.resume };
-                match come_back(&mut channels, &mut cancel, patience).await {
-                    Some(takeover) => takeover,
-                    None => break format!("its connection dropped ({error})"),
-                }
-            }
-        };
-        let welcome = Welcome {
-            version: takeover.version,
-            capabilities,
-            session: key,
-            secret,
-            acknowledged: session.link.borrow().received(),
-            worker: identity.worker(),
-            local_socket: None,
-        };
-        match session.resume(takeover, welcome).await {
-            Ok(resumed) => stream = resumed,
-            Err(error) => break error.to_string(),
-        }
-        tracing::info!("{identity} is resumed");
+    let resumption = Resumption { secret, capabilities, data };
+    let (source, target, channels) = frames::channels(member.net().has_standby);
+    let inherited = InheritedPeer { connection: InheritedConnection::Frames(resumption), line };
+    let (cancel, held) = oneshot::channel();
+    let link = PeerLink {
+        source: WordSource::Socket(source),
+        target: WordTarget::Socket(target),
+        cancel,
+        slab: None,
+        slab_down: None,
+        process: None,
+        inherited: member.net().has_standby.then_some(inherited),
     };
-    net.registry.borrow_mut().remove_resumable(identity);
-    member.set_reason(reason);
-    // Dropped before the channels: else the core's thread would find them closed without a reason.
-    drop(member);
-    Ok(())
+    let link_state = Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX });
+    let cancel = CancelToken::new(held);
+    let way = stream.transport();
+    let peer = ServedPeer::new(member, link_state, channels, cancel, resumption);
+    attach(&peer.member, (name, user), link, data, way);
+    peer.serve(Some(stream)).await
+}
+
+/// Serves on a peer of the dispatcher before this one, once it comes back; it may from the call on.
+pub(crate) fn resume(
+    member: Member,
+    resumption: Resumption,
+    frames: ResumedFrames,
+    cancel: CancelToken,
+) -> impl Future<Output = Result<(), GreetingError>> {
+    let ResumedFrames { channels, received, sent, kept } = frames;
+    let link = Link::restored(KEPT_BYTES_MAX, sent, kept.into_iter(), received);
+    ServedPeer::new(member, link, channels, cancel, resumption).serve(None)
+}
+
+impl ServedPeer {
+    fn new(
+        member: Member,
+        link: Link<SentFrame>,
+        channels: TaskChannels,
+        cancel: CancelToken,
+        resumption: Resumption,
+    ) -> Self {
+        let net = member.net();
+        let mut registry = net.registry.borrow_mut();
+        let takeovers = registry.add_resumable(member.identity, resumption.secret);
+        drop(registry);
+        let TaskChannels { inward, outward, counts } = channels;
+        let session =
+            FramedSession { link: RefCell::new(link), counts, waits_for_core: net.has_standby };
+        let channels = Channels { inward, outward, takeovers, waker: Arc::clone(&net.waker) };
+        Self { member, session, channels, cancel, resumption }
+    }
+
+    /// Serves it over a first connection, or the one with which it comes back, until it is gone for
+    /// good.
+    async fn serve(self, mut stream: Option<PeerSocket>) -> Result<(), GreetingError> {
+        let Self { mut member, session, mut channels, mut cancel, resumption } = self;
+        let net = Rc::clone(member.net());
+        let identity = member.identity;
+        let limits = net.links;
+        // The loop ends with the session; each round is a new connection of the peer's.
+        let reason = loop {
+            let ended = match stream.take() {
+                Some(open) => run(&session, &mut channels, &mut cancel, open, limits.probes).await,
+                None => LinkEnd::Killed,
+            };
+            let (ended, patience) = match ended {
+                LinkEnd::Finished => break "the dispatcher closed it".to_owned(),
+                LinkEnd::Breach(error) => {
+                    tracing::warn!("{identity} closed: {error}");
+                    break error.to_string();
+                }
+                LinkEnd::Resumed(takeover) => (Ok(takeover), None),
+                LinkEnd::Killed => (Err("its dispatcher was killed".to_owned()), limits.resume),
+                LinkEnd::Dropped(error) => {
+                    tracing::info!("the link of {identity} dropped: {error}");
+                    // A user closes a laptop and opens it again. A worker that has ended blocks the
+                    // sessions that need it.
+                    let is_worker = identity.worker().is_some();
+                    let patience =
+                        if is_worker { limits.patience(error.kind()) } else { limits.resume };
+                    (Err(format!("its connection dropped ({error})")), patience)
+                }
+            };
+            let takeover = match ended {
+                Ok(takeover) => takeover,
+                Err(reason) => match come_back(&mut channels, &mut cancel, patience).await {
+                    Some(takeover) => takeover,
+                    None => break reason,
+                },
+            };
+            match session.welcome_back(identity, takeover, &resumption).await {
+                Ok(resumed) => stream = Some(resumed),
+                Err(error) => break error.to_string(),
+            }
+        };
+        net.registry.borrow_mut().remove_resumable(identity);
+        member.set_reason(reason);
+        // Dropped before the channels: else the core's thread would find them closed without a reason.
+        drop(member);
+        Ok(())
+    }
 }
 
 fn attach(
     member: &Member,
     (name, user): (String, String),
-    takeovers: mpsc::Receiver<Takeover>,
+    link: PeerLink,
     data: Option<SocketAddr>,
     way: &str,
-) -> (Channels, CancelToken) {
+) {
     let net = member.net();
-    let (inward, source) = mpsc::channel(CHANNEL_FRAMES);
-    let (target, outward) = mpsc::channel(CHANNEL_FRAMES);
-    let (cancel, held) = oneshot::channel();
-    let (source, target) = (WordSource::Socket(source), WordTarget::Socket(target));
-    let link = link::PeerLink {
-        source,
-        target,
-        cancel,
-        slab: None,
-        slab_down: None,
-        process: None,
-        sockets: None,
-    };
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by {way}");
@@ -157,7 +212,6 @@ fn attach(
             net.tell(NetEvent::Worker(Box::new(joined)));
         }
     }
-    (Channels { inward, outward, takeovers, waker: Arc::clone(&net.waker) }, CancelToken::new(held))
 }
 
 async fn come_back(
@@ -219,11 +273,6 @@ async fn silence(stream: io::Result<OwnedFd>, probes: Probes) -> io::Error {
 }
 
 impl FramedSession {
-    fn new() -> Self {
-        let link = Link::new(Keep::Unacknowledged { bytes_max: KEPT_BYTES_MAX });
-        Self { link: RefCell::new(link), stir: Notify::new() }
-    }
-
     async fn read(
         &self,
         mut reader: BufReader<ReadHalf>,
@@ -261,19 +310,35 @@ impl FramedSession {
             return std::future::pending().await;
         }
         let mut link = self.link.borrow_mut();
-        link.accept(header);
+        if self.waits_for_core {
+            link.arrive(header);
+            self.receive(&mut link);
+        } else {
+            link.accept(header);
+        }
         if link.owes_acknowledgement() {
-            self.stir.notify_one();
+            self.counts.stir.notify_one();
         }
         Ok(true)
+    }
+
+    /// Counts as received what the core's thread has taken.
+    fn receive(&self, link: &mut Link<SentFrame>) {
+        link.receive_until(self.counts.taken.load(Ordering::Acquire));
+    }
+
+    /// Tells the core's thread what the peer has.
+    fn note_acknowledged(&self, link: &Link<SentFrame>) {
+        self.counts.acknowledged.store(link.acknowledged(), Ordering::Release);
     }
 
     fn header(&self, bytes: &[u8; FrameHeader::BYTES]) -> Result<FrameHeader, LinkError> {
         let mut link = self.link.borrow_mut();
         let was_full = !link.may_send();
         let header = link.header(bytes)?;
+        self.note_acknowledged(&link);
         if was_full && link.may_send() {
-            self.stir.notify_one();
+            self.counts.stir.notify_one();
         }
         Ok(header)
     }
@@ -281,7 +346,7 @@ impl FramedSession {
     async fn write(
         &self,
         mut writer: WriteHalf,
-        outward: &mut mpsc::Receiver<Vec<u32>>,
+        outward: &mut mpsc::Receiver<SentFrame>,
         waker: &Waker,
     ) -> LinkEnd {
         let mut buffer = Vec::new();
@@ -291,10 +356,10 @@ impl FramedSession {
             tokio::select! {
                 biased;
                 frame = outward.recv(), if may_send => match frame {
-                    Some(words) => self.link.borrow_mut().send(words, &mut buffer),
+                    Some(words) => self.append(&mut self.link.borrow_mut(), &words, &mut buffer),
                     None => return finish(writer).await,
                 },
-                () = self.stir.notified() => {}
+                () = self.counts.stir.notified() => {}
             }
             self.gather(outward, &mut buffer);
             if let Err(error) = write_through(&mut writer, &buffer).await {
@@ -308,36 +373,68 @@ impl FramedSession {
     }
 
     /// Joins the waiting frames for one write, or else acknowledges.
-    fn gather(&self, outward: &mut mpsc::Receiver<Vec<u32>>, buffer: &mut Vec<u8>) {
+    fn gather(&self, outward: &mut mpsc::Receiver<SentFrame>, buffer: &mut Vec<u8>) {
         let mut link = self.link.borrow_mut();
         while buffer.len() < WRITE_BYTES
             && link.may_send()
             && let Ok(words) = outward.try_recv()
         {
-            link.send(words, buffer);
+            self.append(&mut link, &words, buffer);
+        }
+        if self.waits_for_core {
+            self.receive(&mut link);
         }
         if buffer.is_empty() && link.owes_acknowledgement() {
             link.acknowledge(buffer);
         }
     }
 
+    /// Appends a frame, and keeps its words.
+    fn append(&self, link: &mut Link<SentFrame>, words: &SentFrame, buffer: &mut Vec<u8>) {
+        if self.waits_for_core {
+            self.receive(link);
+        }
+        let header = link.frame(SentFrame::clone(words));
+        buffer.extend_from_slice(&header);
+        buffer.extend_from_slice(bytemuck::cast_slice(words));
+    }
+
     /// Welcomes a peer that came back, and sends the frames again that it does not have.
-    async fn resume(
+    async fn welcome_back(
         &self,
+        identity: Identity,
         takeover: Takeover,
-        welcome: Welcome,
+        resumption: &Resumption,
     ) -> Result<PeerSocket, GreetingError> {
-        let Takeover { mut stream, acknowledged, .. } = takeover;
+        let Takeover { mut stream, acknowledged, version } = takeover;
         let resumed = self.link.borrow_mut().resume(acknowledged);
         if let Err(error) = resumed {
             let code = RefusalCode::Session;
             return Err(greeting::refuse(&mut stream, code, &error.to_string()).await);
         }
+        let received = {
+            let mut link = self.link.borrow_mut();
+            self.note_acknowledged(&link);
+            if self.waits_for_core {
+                self.receive(&mut link);
+            }
+            link.received()
+        };
+        let welcome = Welcome {
+            version,
+            capabilities: resumption.capabilities,
+            session: identity.key(),
+            secret: resumption.secret,
+            acknowledged: received,
+            worker: identity.worker(),
+            local_socket: None,
+        };
         greeting::send_welcome(&mut stream, welcome).await?;
         let mut again = Vec::new();
         self.link.borrow_mut().resend(&mut again);
         // If the connection drops again here, the next read shows it.
         let _ = write_through(&mut stream, &again).await;
+        tracing::info!("{identity} is resumed");
         Ok(stream)
     }
 }

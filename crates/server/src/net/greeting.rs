@@ -6,6 +6,7 @@ use super::registry::Identity;
 use super::secret::random_secret;
 use crate::audit::Quoted;
 use crate::net_event::NetEvent;
+use crate::tokens::TokenLine;
 use gt_protocol::handshake::{
     self, Capabilities, HANDSHAKE_BYTES_MAX, Handshake, HandshakeError, Hello, Refusal,
     RefusalCode, Role, Secret, VERSION, VERSION_OLDEST, Welcome,
@@ -69,6 +70,8 @@ pub(crate) struct Admitted {
     pub data_port: Option<u16>,
     /// Admission by the token file, if there is one.
     pub admission: Option<Admission>,
+    /// Line of the token file that admits it.
+    pub line: Option<TokenLine>,
 }
 
 /// Membership in core and registry; ends when this value is dropped.
@@ -99,20 +102,24 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         self.net.registry.borrow_mut().remove_resumable(self.identity);
-        let (identity, reason) = (self.identity.field(), Quoted("reason", &self.reason));
-        self.net.audit.write("left", format_args!(" {identity}{reason}"));
-        match self.identity {
+        let reason = self.reason.clone();
+        let is_told = match self.identity {
             Identity::Session(session) => {
                 self.net.registry.borrow_mut().remove_session();
                 let session = gt_dispatcher::SessionId(session);
-                self.net.tell(NetEvent::ClientGone { session });
+                self.net.tell(NetEvent::ClientGone { session, reason })
             }
             Identity::Worker(index) => {
-                let reason = std::mem::take(&mut self.reason);
-                self.net.tell(NetEvent::WorkerGone { index, reason });
+                let is_told = self.net.tell(NetEvent::WorkerGone { index, reason });
                 self.net.registry.borrow_mut().workers.remove(&index);
                 super::introductions::tell_gone(&self.net, index);
+                is_told
             }
+        };
+        // Else the core's thread writes it, when a standby has it.
+        if !is_told {
+            let (identity, reason) = (self.identity.field(), Quoted("reason", &self.reason));
+            self.net.audit.write("left", format_args!(" {identity}{reason}"));
         }
     }
 }
@@ -203,7 +210,9 @@ where
     let is_supervised = hello.capabilities.contains(Capabilities::SUPERVISED);
     let mut member = Member::new(identity, net);
     member.is_supervised = is_supervised;
-    Ok(Admitted { member, name, user: of, version, capabilities, secret, data_port, admission })
+    let line = admission.as_ref().map(|admission| admission.line().clone());
+    let user = of;
+    Ok(Admitted { member, name, user, version, capabilities, secret, data_port, admission, line })
 }
 
 async fn place(net: &Net, hello: &Hello, user: &str) -> Result<Identity, (RefusalCode, String)> {

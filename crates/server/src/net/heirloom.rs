@@ -1,8 +1,10 @@
-//! Whatever a standby inherits of the sockets' side: listeners and options. Tokens, certificates and the
-//! audit log are not among it: the options refuse them beside a standby.
+//! Whatever a standby inherits of the sockets' side: listeners, options, the lines of the token file,
+//! and the certificate.
 
 use super::listeners::{InheritedListeners, Listeners};
+use crate::certificate::ServerCertificate;
 use crate::options::ServerOptions;
+use crate::tokens::TokenList;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -11,13 +13,22 @@ use std::os::fd::RawFd;
 pub(crate) struct Heirloom {
     listeners: InheritedListeners,
     pub options: ServerOptions,
+    /// The token file as it was read last.
+    pub tokens: Option<TokenList>,
+    /// The certificate and its key, as they were read at the start.
+    pub certificate: Option<ServerCertificate>,
 }
 
 impl Heirloom {
     /// # Errors
     /// No descriptors left.
     pub fn new(listeners: &Listeners, options: &ServerOptions) -> io::Result<Self> {
-        Ok(Self { listeners: listeners.bequeath()?, options: options.clone() })
+        Ok(Self {
+            listeners: listeners.bequeath()?,
+            options: options.clone(),
+            tokens: None,
+            certificate: None,
+        })
     }
 
     /// Descriptors of the listeners.

@@ -236,7 +236,7 @@ async fn accepted<T>(
 }
 
 /// Runs one connection to its end and logs one line if it failed.
-fn spawn(
+pub(super) fn spawn(
     net: &Rc<Net>,
     from: String,
     served: impl Future<Output = Result<(), GreetingError>> + 'static,

@@ -1,12 +1,12 @@
 //! A peer on the same host: rings for its words, its Unix socket for descriptors and as its
 //! lifeline.
 
-use super::Net;
 use super::greeting::{Admitted, GreetingError, Member};
 use super::introductions::introduce;
 use super::registry::{Identity, WorkerSocket};
-use crate::journal::Party;
-use crate::link::{PeerLink, PeerSockets, RING_WORDS, SlabPayloads, WordSource, WordTarget};
+use crate::link::{
+    InheritedConnection, InheritedPeer, PeerLink, RING_WORDS, SlabPayloads, WordSource, WordTarget,
+};
 use crate::net_event::{NetEvent, NewWorker};
 use gt_dispatcher::SessionId;
 use gt_protocol::handshake::Capabilities;
@@ -25,55 +25,22 @@ pub(crate) async fn serve(
     socket: UnixStream,
     life_line: Option<TcpStream>,
 ) -> Result<(), GreetingError> {
-    let Admitted { member, name, user, capabilities, .. } = admitted;
+    let Admitted { member, name, user, capabilities, line, .. } = admitted;
     let slabs = capabilities.contains(Capabilities::SLAB);
     let (mut link, cancel) = set_up(&member, &socket, slabs).map_err(io::Error::other)?;
     if member.net().has_standby {
         let life_line = life_line.as_ref().map(|line| line.as_fd().try_clone_to_owned());
         let socket = socket.as_fd().try_clone_to_owned()?;
-        link.sockets = Some(PeerSockets { socket, life_line: life_line.transpose()? });
+        let connection = InheritedConnection::Rings { socket, life_line: life_line.transpose()? };
+        link.inherited = Some(InheritedPeer { connection, line });
     }
     attach(&member, (name, user), link, Rc::new(socket.as_fd().try_clone_to_owned()?));
     watch(member, socket, life_line, cancel).await;
     Ok(())
 }
 
-/// Peer of the dispatcher before this one.
-pub(crate) struct ResumedPeer {
-    pub party: Party,
-    pub sockets: PeerSockets,
-    /// Resolves when the core's thread has dropped its link.
-    pub held: oneshot::Receiver<()>,
-}
-
-/// Serves a peer on that the core's thread has already.
-pub(crate) fn resume(net: &Rc<Net>, peer: ResumedPeer) -> io::Result<()> {
-    let ResumedPeer { party, sockets: PeerSockets { socket, life_line }, held } = peer;
-    let identity = match party {
-        Party::Session(session) => {
-            // There was room for it before.
-            let _ = net.registry.borrow_mut().add_session();
-            Identity::Session(session.0)
-        }
-        Party::Worker(index) => {
-            let records = WorkerSocket::Ring(Rc::new(socket.try_clone()?));
-            net.registry.borrow_mut().workers.insert(index, records);
-            Identity::Worker(index)
-        }
-    };
-    let member = Member::new(identity, net);
-    let socket = UnixStream::from_std(socket.into())?;
-    let life_line = life_line.map(|line| TcpStream::from_std(line.into())).transpose()?;
-    let open = net.open.clone();
-    tokio::task::spawn_local(async move {
-        watch(member, socket, life_line, CancelToken::new(held)).await;
-        drop(open);
-    });
-    Ok(())
-}
-
 /// Watches a peer's sockets until one side closes.
-async fn watch(
+pub(super) async fn watch(
     mut member: Member,
     mut socket: UnixStream,
     mut life_line: Option<TcpStream>,
@@ -124,7 +91,7 @@ fn set_up(
     let target = WordTarget::Ring(producer);
     let slab = slab.map(SlabPayloads::new);
     let process = socket.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
-    let link = PeerLink { source, target, cancel, slab, slab_down, process, sockets: None };
+    let link = PeerLink { source, target, cancel, slab, slab_down, process, inherited: None };
     Ok((link, CancelToken::new(held)))
 }
 

@@ -53,7 +53,7 @@ pub(crate) async fn serve(
 }
 
 /// Serves a peer for as long as the token file admits it.
-async fn while_admitted(
+pub(super) async fn while_admitted(
     admission: Option<Admission>,
     served: impl Future<Output = Result<(), GreetingError>>,
 ) -> Result<(), GreetingError> {

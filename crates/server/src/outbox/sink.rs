@@ -14,7 +14,7 @@ impl Outbox {
         self.tight |= words >= worker.credit;
         worker.credit = worker.credit.saturating_sub(words);
         if worker.waiting() >= FLUSH_WORDS && !self.is_held {
-            worker.flush();
+            worker.flush_early();
         }
         if !worker.listed {
             worker.listed = true;

@@ -9,7 +9,8 @@ use gt_protocol::{Attr, Dims, Dtype, Id, Instruction, Op, Operand, wire};
 use gt_transport::{
     Consumer, ControlKind, ControlRecord, Producer, SlabReader, SlabWriter, receive_record,
 };
-use std::io::{Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
@@ -32,6 +33,10 @@ pub enum Way {
         stream: TcpStream,
         sent: u64,
         received: u64,
+        /// Address at which it connects again when the connection breaks, if it does, and the frames
+        /// that it sends again then.
+        redials: Option<String>,
+        kept: VecDeque<(u64, Vec<u8>)>,
     },
 }
 
@@ -49,16 +54,24 @@ pub fn hello(role: Role) -> Hello {
 
 /// Sends the hello and returns the answer.
 pub fn greet(stream: &mut (impl Read + Write), hello: Hello) -> Result<Welcome, Refusal> {
-    stream.write_all(&Handshake::Hello(hello).encode().unwrap()).unwrap();
+    try_greet(stream, hello).unwrap()
+}
+
+/// [`greet`], unless the connection breaks.
+fn try_greet(
+    stream: &mut (impl Read + Write),
+    hello: Hello,
+) -> io::Result<Result<Welcome, Refusal>> {
+    stream.write_all(&Handshake::Hello(hello).encode().unwrap())?;
     let mut bytes = vec![0; 6];
-    stream.read_exact(&mut bytes).unwrap();
+    stream.read_exact(&mut bytes)?;
     bytes.resize(usize::from(u16::from_le_bytes([bytes[4], bytes[5]])), 0);
-    stream.read_exact(&mut bytes[6..]).unwrap();
-    match Handshake::decode(&bytes).unwrap().unwrap().0 {
+    stream.read_exact(&mut bytes[6..])?;
+    Ok(match Handshake::decode(&bytes).unwrap().unwrap().0 {
         Handshake::Welcome(welcome) => Ok(welcome),
         Handshake::Refusal(refusal) => Err(refusal),
         Handshake::Hello(_) => panic!("a hello for an answer"),
-    }
+    })
 }
 
 /// The rings that follow a welcome on a Unix socket.
@@ -125,7 +138,46 @@ impl Peer {
         let welcome =
             greet(&mut stream, Hello { capabilities: Capabilities::default(), ..hello }).unwrap();
         assert_eq!(welcome.local_socket, None);
-        Self::new(Way::Frames { stream, sent: 0, received: 0 }, welcome)
+        let (redials, kept) = (None, VecDeque::new());
+        Self::new(Way::Frames { stream, sent: 0, received: 0, redials, kept }, welcome)
+    }
+
+    /// Connects by TCP, stays there, and resumes its link whenever the connection breaks.
+    pub fn resuming(server: &Server, hello: Hello) -> Self {
+        let mut peer = Self::tcp(server, hello);
+        if let Way::Frames { redials, .. } = &mut peer.way {
+            *redials = Some(server.address.clone());
+        }
+        peer
+    }
+
+    /// Resumes a broken link, if it is one that is resumed; returns false if it is over.
+    fn redial(&mut self) -> bool {
+        let (session, secret) = (self.welcome.session, self.welcome.secret);
+        let Way::Frames { stream, received, redials: Some(address), kept, .. } = &mut self.way
+        else {
+            return false;
+        };
+        let deadline = Instant::now() + HANG;
+        while Instant::now() < deadline {
+            let resume = Some(Resume { session, secret, acknowledged: *received });
+            let Ok(mut new) = TcpStream::connect(&*address) else { return false };
+            new.set_nodelay(true).unwrap();
+            new.set_read_timeout(Some(HANG)).unwrap();
+            match try_greet(&mut new, Hello { resume, ..Hello::new(Role::Client) }) {
+                Ok(Ok(welcome)) => {
+                    kept.retain(|(number, _)| *number > welcome.acknowledged);
+                    let again: Vec<u8> = kept.iter().flat_map(|(_, frame)| frame.clone()).collect();
+                    *stream = new;
+                    if stream.write_all(&again).is_ok() {
+                        return true;
+                    }
+                }
+                Ok(Err(_)) => return false,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        panic!("nobody takes the link up again");
     }
 
     /// Drops the TCP connection and connects again.
@@ -154,12 +206,20 @@ impl Peer {
                     producer.wait_space(words.len(), Duration::from_millis(10));
                 }
             }
-            Way::Frames { stream, sent, received } => {
+            Way::Frames { stream, sent, received, redials, kept } => {
                 *sent += u64::from(!words.is_empty());
                 let length_bytes = u32::try_from(words.len() * 4).unwrap();
                 let header = FrameHeader { length_bytes, sequence: *sent, acknowledged: *received };
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                stream.write_all(&[&header.encode().unwrap()[..], &bytes].concat()).unwrap();
+                let frame = [&header.encode().unwrap()[..], &bytes].concat();
+                if redials.is_none() {
+                    return stream.write_all(&frame).unwrap();
+                }
+                kept.push_back((*sent, frame.clone()));
+                if stream.write_all(&frame).is_err() {
+                    // If it is over, the next read shows it.
+                    self.redial();
+                }
             }
         }
     }
@@ -215,14 +275,19 @@ impl Peer {
                 let closed = !more && gt_transport::peer_closed(socket.as_fd());
                 consumer.read(&mut self.words, usize::MAX) > 0 || !closed
             }
-            Way::Frames { stream, received, .. } => {
+            Way::Frames { stream, received, redials, kept, .. } => {
                 let mut header = [0; FrameHeader::BYTES];
                 if stream.read_exact(&mut header).is_err() {
-                    return false;
+                    return self.redial();
                 }
                 let header = FrameHeader::decode(&header).unwrap();
                 let mut bytes = vec![0; usize::try_from(header.length_bytes).unwrap()];
-                stream.read_exact(&mut bytes).unwrap();
+                match stream.read_exact(&mut bytes) {
+                    Ok(()) => {}
+                    Err(_) if redials.is_some() => return self.redial(),
+                    Err(error) => panic!("{error}"),
+                }
+                kept.retain(|(number, _)| *number > header.acknowledged);
                 if header.length_bytes > 0 && header.sequence == *received + 1 {
                     *received += 1;
                     let words = bytes.as_chunks::<4>().0.iter().copied();

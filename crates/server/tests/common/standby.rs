@@ -75,3 +75,15 @@ pub fn kill_dispatcher(server: &mut Server, takeovers: usize) {
     until("nobody takes over", server, || server.log().contains(&line).then_some(()));
     assert_eq!(server.log().matches("nothing was lost").count(), takeovers, "{}", server.log());
 }
+
+/// Kills the dispatcher at once; returns when a standby serves in its place.
+pub fn kill_process(server: &mut Server, dispatcher: u32, takeovers: usize) {
+    // To start a program takes longer than a takeover.
+    let process = rustix::process::Pid::from_raw(dispatcher.cast_signed()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    if dispatcher == server.first_process() {
+        server.reap();
+    }
+    let have_taken_over = || server.log().matches("nothing was lost").count() == takeovers;
+    until("nobody takes over", server, || have_taken_over().then_some(()));
+}

@@ -17,6 +17,12 @@ pub fn spawn(server: &Server) -> JoinHandle<Peer> {
     std::thread::spawn(move || serve(peer))
 }
 
+/// A toy worker by TCP, whose link is resumed whenever the connection breaks.
+pub fn spawn_remote(server: &Server) -> JoinHandle<Peer> {
+    let peer = Peer::resuming(server, hello(Role::Worker));
+    std::thread::spawn(move || serve(peer))
+}
+
 /// A supervised toy worker, which is killed by [`Supervised::kill`].
 pub struct Supervised {
     socket: UnixStream,

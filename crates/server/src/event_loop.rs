@@ -197,7 +197,7 @@ impl EventLoop {
                     self.open_session(named, &user, answer);
                 }
                 NetEvent::Client { session, name, user, link } => {
-                    self.add_client(session, name, link);
+                    self.add_client(session, name, *link);
                     if let Some(client) = self.clients.last_mut() {
                         client.user = user;
                     }

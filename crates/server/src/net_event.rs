@@ -24,7 +24,7 @@ pub(crate) enum NetEvent {
         session: SessionId,
         name: String,
         user: String,
-        link: PeerLink,
+        link: Box<PeerLink>,
     },
     ClientGone {
         session: SessionId,

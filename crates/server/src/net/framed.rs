@@ -196,7 +196,12 @@ fn attach(
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by {way}");
-            net.tell(NetEvent::Client { session: SessionId(session), name, user, link });
+            net.tell(NetEvent::Client {
+                session: SessionId(session),
+                name,
+                user,
+                link: Box::new(link),
+            });
         }
         Identity::Worker(index) => {
             let introductions = introductions::introduce(net, index, &WorkerSocket::Remote(data));

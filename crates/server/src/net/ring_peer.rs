@@ -121,7 +121,12 @@ fn attach(member: &Member, (name, user): (String, String), link: PeerLink, socke
     match member.identity {
         Identity::Session(session) => {
             tracing::info!("session {session} ({name:?}) is connected by rings");
-            net.tell(NetEvent::Client { session: SessionId(session), name, user, link });
+            net.tell(NetEvent::Client {
+                session: SessionId(session),
+                name,
+                user,
+                link: Box::new(link),
+            });
         }
         Identity::Worker(index) => {
             // Before the core learns of the worker: no collective may come before the slabs that it

@@ -92,6 +92,7 @@ def trained(make: Make, parameters: list[gt.Tensor], steps: int = 3) -> tuple[li
 def run(count: int, dtypes: list[gt.dtype]) -> dict[str, tuple[list[bytes], int]]:
     results = {}
     with workers(1):
+        gt.ones(1).item()  # has started: that may take longer than a question for counters waits
         for name, make in OPTIMIZERS.items():
             gt.manual_seed(5)
             mixed = [one for dtype in dtypes for one in parameters(count, dtype)]

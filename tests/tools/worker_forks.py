@@ -29,7 +29,9 @@ THREADS = ("1", "2")  # of a worker: one server each, since OpenMP reads its num
 # Files of tests whose workers are forks, and those among them that stop workers or count processes,
 # or judge how a worker starts and what it holds.
 WITH_FORKS = (
-    *("autograd/*", "front/*", "kernels/*", "layouts/*", "nn/*", "operators/*", "surface/*"),
+    *("autograd/*", "kernels/*", "layouts/*", "nn/*", "operators/*", "surface/*"),
+    *(f"front/test_front_{name}.py" for name in ("layouts", "modules", "native")),
+    *(f"front/test_front_{name}.py" for name in ("programs", "scopes", "tensors")),
     "cluster/test_cancel.py",  # interrupts clients; the one worker that it stops, it asks for
     *(f"cluster/test_{name}.py" for name in ("compression", "emission")),
     *(f"cluster/test_{name}.py" for name in ("group_backend", "light_dynamo", "policy")),
@@ -37,7 +39,6 @@ WITH_FORKS = (
     *("tools/test_demo.py", "tools/test_profiler.py", "tools/test_readme.py"),
 )
 BY_THEMSELVES = (
-    *("front/test_program_imports.py", "front/test_run.py"),
     *("kernels/test_aten_memory.py", "kernels/test_aten_start.py", "kernels/test_bits.py"),
     *(f"layouts/test_guava_{name}.py" for name in ("blocks", "examples", "links")),
     *("layouts/test_guava_memory.py", "layouts/test_guava_runs.py", "operators/test_new_op.py"),

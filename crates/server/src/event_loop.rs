@@ -331,8 +331,7 @@ impl EventLoop {
 
     fn drop_worker(&mut self, index: WorkerIndex, reason: &str) {
         if self.drop_worker_link(index, reason) {
-            self.supervise(index, false);
-            self.worker_left(index, reason);
+            self.give_up_worker(index, reason);
         }
     }
 

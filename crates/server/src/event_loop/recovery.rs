@@ -181,27 +181,26 @@ impl EventLoop {
 
     /// Gives up the values that wait for a worker's successor, if any do.
     pub(super) fn end_wait(&mut self, index: WorkerIndex) {
-        let Some(Death { reason, .. }) = self.succession.awaited.remove(&index) else { return };
+        let Some(Death { reason, .. }) = self.succession.awaited.get_mut(&index) else { return };
+        let reason = std::mem::take(reason);
         self.outbox.hold();
+        tracing::warn!("no successor of worker {index} came in time: its values are lost");
+        self.give_up_worker(index, &reason);
+    }
+
+    /// Gives up what a worker that is gone had, also where its successor has joined and is gone.
+    pub(super) fn give_up_worker(&mut self, index: WorkerIndex, reason: &str) {
         self.supervise(index, false);
-        let seconds = self.succession.wait.as_secs_f64();
-        tracing::warn!(
-            "nobody took the place of worker {index} in {seconds} s: its values are lost"
-        );
+        let was_awaited = self.succession.awaited.remove(&index).is_some();
         if self.succession.awaited.is_empty() {
             self.succession.introductions.clear();
         }
-        if self.succession.is_complete() {
+        if was_awaited && self.succession.is_complete() {
             self.outbox.replacements.hold();
         }
-        self.worker_left(index, &reason);
-        self.recover_if_complete();
-    }
-
-    /// Tells the core that a worker has left without a successor.
-    pub(super) fn worker_left(&mut self, index: WorkerIndex, reason: &str) {
         self.dispatcher.handle(Event::WorkerLeft { index, reason }, &mut self.outbox);
         self.outbox.replacements.left(index);
+        self.recover_if_complete();
         finish(&mut self.dispatcher, &mut self.outbox);
     }
 

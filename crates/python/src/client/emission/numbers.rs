@@ -159,7 +159,7 @@ fn write(data: &Bound<'_, PyAny>, dtype: Dtype, bytes: &mut Vec<u8>) -> bool {
 fn place(number: Scalar, dtype: Dtype, bytes: &mut [u8; 8]) -> usize {
     match (number, dtype) {
         (Scalar::Float(value), Dtype::F32) => {
-            bytes[..4].copy_from_slice(&narrow(value).to_ne_bytes())
+            bytes[..4].copy_from_slice(&narrow(value).to_ne_bytes());
         }
         (Scalar::Float(value), _) => *bytes = value.to_ne_bytes(),
         (Scalar::Int(value), _) => *bytes = value.to_ne_bytes(),

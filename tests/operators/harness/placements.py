@@ -34,8 +34,6 @@ from harness.half import UNIT, half_difference
 from harness.layouts import WHOLE, place
 
 COMBINATIONS_MAX = 8  # of placements, for a sample
-# Over two workers: a mesh of four has dimensions of two as well, and its draws are more.
-COMBINATIONS_OF_TWO_MAX = 3
 # Shards are summed in another order than the whole.
 LOOSER = 4.0
 HALF = ("bfloat16", "float16")
@@ -127,7 +125,7 @@ class Tally:
 
 
 def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tuple[str, ...]]:
-    """At most COMBINATIONS_MAX assignments, or COMBINATIONS_OF_TWO_MAX.
+    """At most COMBINATIONS_MAX assignments.
 
     The first ones cut each dimension of each operand, the next have contributions of all of them.
     """
@@ -156,7 +154,7 @@ def combinations(shapes: Shapes, workers: int, draw: random.Random) -> list[tupl
     draws = range(4 * COMBINATIONS_MAX)  # most are new ones; a scalar has few
     results += [tuple(layouts.drawn(shape, workers, draw) for shape in shapes) for _ in draws]
     spread = [one for one in dict.fromkeys(results) if set(one) != {WHOLE}]
-    return spread[: COMBINATIONS_OF_TWO_MAX if workers == 2 else COMBINATIONS_MAX]
+    return spread[:COMBINATIONS_MAX]
 
 
 def division(size: int, workers: int) -> str:

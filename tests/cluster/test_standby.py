@@ -135,6 +135,20 @@ def digests(clients: "list[subprocess.Popen[str]]") -> list[str]:
     return [result(client, SECONDS) for client in clients]
 
 
+def kill_while_they_train(
+    cluster: StandbyCluster, clients: "list[subprocess.Popen[str]]", seed: int, pause: float
+) -> int:
+    """Kills the dispatcher at random moments, as long as a program trains; returns how often."""
+    moments = random.Random(seed)
+    for kills in range(KILLS):
+        time.sleep(moments.uniform(0.0, pause))
+        if all(client.poll() is not None for client in clients):
+            assert kills > 0, "all had ended before the first kill"
+            return kills
+        cluster.kill()
+    return KILLS
+
+
 @pytest.mark.parametrize("sharded", ["0", "1"])
 def test_programs_train_on_to_the_same_bits_while_the_dispatcher_is_killed(sharded: str) -> None:
     """A kill comes at any place of a step; sharded, at any place of a collective."""
@@ -147,14 +161,9 @@ def test_programs_train_on_to_the_same_bits_while_the_dispatcher_is_killed(shard
         clients = train(cluster, steps, GT_AUTO_SHARD=sharded)
         begin(clients)
         seed = time.time_ns()
-        moments = random.Random(seed)
-        for _ in range(KILLS):
-            time.sleep(moments.uniform(0.0, 0.1))
-            cluster.kill()
-        still = [client.poll() is None for client in clients]
+        kills = kill_while_they_train(cluster, clients, seed, 0.1)
         assert digests(clients) == expected, f"seed {seed}\n{cluster.log}"
-        assert any(still), "all had ended before the last kill"
-        assert cluster.log.count(TAKEOVER) == KILLS
+        assert cluster.log.count(TAKEOVER) == kills
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
@@ -180,14 +189,9 @@ def test_programs_and_workers_by_tcp_train_on_to_the_same_bits(
         clients = train(cluster, steps, **settings)
         begin(clients)
         seed = time.time_ns()
-        moments = random.Random(seed)
-        for _ in range(KILLS):
-            time.sleep(moments.uniform(0.0, 0.2))
-            cluster.kill()
-        still = [client.poll() is None for client in clients]
+        kills = kill_while_they_train(cluster, clients, seed, 0.2)
         assert digests(clients) == expected, f"seed {seed}\n{cluster.log}"
-        assert any(still), "all had ended before the last kill"
-        assert cluster.log.count(TAKEOVER) == KILLS
+        assert cluster.log.count(TAKEOVER) == kills
         way = "TLS" if is_encrypted else "TCP"
         assert cluster.log.count(f"is connected by {way}") == 2 + 2 * CLIENTS
         assert "worker 1 is resumed" in cluster.log

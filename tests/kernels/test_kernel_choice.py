@@ -42,14 +42,14 @@ def arrays() -> dict[str, np.ndarray]:
 
     forms = {
         "few": drawn(3, 8), "limit": drawn(8, 256), "past": drawn(9, 256), "many": drawn(64, 160),
-        "turned": drawn(160, 64).T, "row": drawn(160), "column": drawn(64, 1), "one": drawn(1),
+        "transposed": drawn(160, 64).T, "row": drawn(160), "column": drawn(64, 1), "one": drawn(1),
         "scalar": drawn(1).reshape(()), "empty": drawn(0, 8), "step": drawn(64, 320)[:, ::2],
         "volume": drawn(8, 16, 80), "wide": drawn(4, 40_000),
     }  # fmt: skip
-    for name in ("few", "many", "turned", "scalar", "empty"):
+    for name in ("few", "many", "transposed", "scalar", "empty"):
         forms[f"{name}.float64"] = forms[name].astype(np.float64)
         forms[f"{name}.int64"] = np.rint(forms[name]).astype(np.int64)
-    for name in ("few", "many", "row", "column", "turned", "wide"):
+    for name in ("few", "many", "row", "column", "transposed", "wide"):
         forms[f"{name}.bool"] = forms[name] > 0
     forms["many.int32"] = forms["many.int64"].astype(np.int32)
     forms["many.float16"] = forms["many"].astype(np.float16)
@@ -62,7 +62,7 @@ SOLE = [
     "limit",
     "past",
     "many",
-    "turned",
+    "transposed",
     "step",
     "scalar",
     "one",
@@ -70,23 +70,30 @@ SOLE = [
     "volume",
     "wide",
 ]
-OTHERS = ["few.float64", "many.float64", "turned.float64", "many.int64", "many.int32", "many.bool"]
+OTHERS = [
+    "few.float64",
+    "many.float64",
+    "transposed.float64",
+    "many.int64",
+    "many.int32",
+    "many.bool",
+]
 PAIRS = [
-    *((one, one) for one in ("few", "limit", "past", "many", "turned", "wide", "few.float64")),
+    *((one, one) for one in ("few", "limit", "past", "many", "transposed", "wide", "few.float64")),
     *((one, one) for one in ("many.float64", "many.int64", "many.int32", "many.bool", "empty")),
     ("many", "row"), ("many", "column"), ("many", "scalar"), ("scalar", "many"), ("row", "many"),
-    ("many", "many.bool"), ("many.bool", "many"), ("many", "many.float64"), ("many", "turned"),
+    ("many", "many.bool"), ("many.bool", "many"), ("many", "many.float64"), ("many", "transposed"),
     ("few", "scalar"), ("few", 2.5), (3, "few"), ("many", 0.5), (2, "many"), ("many.int64", 3),
     ("many.int64", 2.5), ("many.int32", 2**40), ("many.float64", 2.0), ("wide", 1.5),
     ("wide.bool", "wide"), ("many.float16", 2.0),
 ]  # fmt: skip
 CHOICES = [
     *itertools.product(["many.bool"], ["many", "row", "scalar", 0.5], ["many", "scalar", 2]),
-    *((f"{one}.bool", one, 1.0) for one in ("few", "turned", "wide")),
+    *((f"{one}.bool", one, 1.0) for one in ("few", "transposed", "wide")),
     *(("many.bool", f"many.{of}", f"many.{of}") for of in ("float64", "int64", "int32", "float16")),
     ("row.bool", "many", "many"), ("column.bool", "many", "many"), ("many.bool", "many.int64", 5),
     ("many.bool", "many.int64", 2.5), ("many.bool", "many.bool", True), ("many.bool", 1.0, 2.0),
-    ("many.bool", "many", "many.float64"), ("many.bool", "turned", "many"),
+    ("many.bool", "many", "many.float64"), ("many.bool", "transposed", "many"),
     ("many.bool", "many", 1e300), ("many.bool", 0.0, "many.float64"),
 ]  # fmt: skip
 UNARY = [
@@ -144,8 +151,8 @@ def elementwise() -> Iterator[tuple[str, Sequence[object], list[object]]]:
     alike = [
         ("few",) * 2,
         ("many",) * 2,
-        ("turned",) * 2,
-        ("many", "turned"),
+        ("transposed",) * 2,
+        ("many", "transposed"),
         ("many.float64",) * 2,
     ]
     for row, pair in itertools.product(BACKWARD, alike):
@@ -200,9 +207,9 @@ def along_last() -> Iterator[tuple[str, Sequence[object], list[object]]]:
                     yield row, [name], [dim, None]
                     yield f"{row}_backward", [name, name], [dim]
         yield row, ["many"], [1, "float64"]
-        yield f"{row}_backward", ["turned", "many"], [1]
-        yield f"{row}_backward", ["many", "turned"], [1]
-    for name in ("few", "many", "turned", "volume", "many.float64", "empty"):
+        yield f"{row}_backward", ["transposed", "many"], [1]
+        yield f"{row}_backward", ["many", "transposed"], [1]
+    for name in ("few", "many", "transposed", "volume", "many.float64", "empty"):
         size = FORMS[name].shape[-1:]
         dtype = FORMS[name].dtype
         for weight in (None, np.ones(size, dtype)):
@@ -214,7 +221,7 @@ def along_last() -> Iterator[tuple[str, Sequence[object], list[object]]]:
 
 def losses() -> Iterator[tuple[str, Sequence[object], list[object]]]:
     for name, reduction in itertools.product(
-        ("few", "many", "turned", "step", "many.float64"), ("none", "mean", "sum")
+        ("few", "many", "transposed", "step", "many.float64"), ("none", "mean", "sum")
     ):
         x = FORMS[name]
         target = np.arange(len(x)) % x.shape[1]
@@ -248,7 +255,7 @@ def products() -> Iterator[tuple[str, Sequence[object], list[object]]]:
 
 
 def orders() -> Iterator[tuple[str, Sequence[object], list[object]]]:
-    for name in ("few", "many", "turned", "volume", "wide", "many.int64"):
+    for name in ("few", "many", "transposed", "volume", "wide", "many.int64"):
         yield "sort", [name], [-1, False, True]
         yield "sort", [name], [-1, True, False]
         yield "cumsum", [name], [-1, None]

@@ -102,6 +102,23 @@ def test_a_generic_row_is_traced(tracing):
         run([fake], "index_copy", "_0, 0, _1, _2", (), stated, True, torch.float32)
 
 
+@pytest.mark.parametrize("row", ["index_select", "index_add", "embedding_backward"])
+@pytest.mark.parametrize("wrong", [-1, -4, 4])
+def test_a_program_checks_indices_that_inductor_takes(row, wrong, tracing):
+    x, source = torch.zeros(4, 3), torch.ones(2, 3)
+    arguments = {
+        "index_select": lambda index: (x, index, 0),
+        "index_add": lambda index: (x, index, source, 0),
+        "embedding_backward": lambda index: (source, index, 4, None),
+    }[row]
+    tracing()
+    kernel = bounds.checked(kernels.TORCH)[row]
+    kernel(*arguments(torch.tensor([0, 3])))
+    # The check is an operator of the program: here it runs at once.
+    with pytest.raises(RuntimeError, match="index out of range in self"):
+        kernel(*arguments(torch.tensor([0, wrong])))
+
+
 def test_indices_are_refused_on_a_gpu():
     add, select = (Step(row, [0], None, [], [1]) for row in ("add", "index_select"))
     bounds.check_device(Program(b"", 1, [1], [add]), ["cuda"])

@@ -119,6 +119,17 @@ def test_a_program_checks_indices_that_inductor_takes(row, wrong, tracing):
         kernel(*arguments(torch.tensor([0, wrong])))
 
 
+def has_indices(row: str) -> bool:
+    """True for a row that looks up: by an index, or by classes, of which one may be ignored."""
+    attrs = [attr.partition(":")[0] for attr in _OPS[row].get("attrs", [])]
+    names = {name.rstrip("*?") for name in _OPS[row].get("inputs", [])}
+    return bool(names & {"index", "indices"}) or "ignore_index" in attrs
+
+
+def test_every_row_with_indices_is_known():
+    assert {row for row in ROWS if has_indices(row)} == bounds.INDEXED - {"aten", "aten_vjp"}
+
+
 def test_indices_are_refused_on_a_gpu():
     add, select = (Step(row, [0], None, [], [1]) for row in ("add", "index_select"))
     bounds.check_device(Program(b"", 1, [1], [add]), ["cuda"])

@@ -96,16 +96,22 @@ fn values_are_made_again_by_the_successor() {
     third.join();
 }
 
-#[test]
-fn clients_of_other_workers_go_on_meanwhile() {
-    let server = Server::start("recovery-others", &[]);
-    let (first, second) = (spawn_supervised(&server, 0), spawn_supervised(&server, 1));
-    let mut peers = [client(&server), client(&server)];
+/// Two workers, and a client of each, with 1 and 2 in slot 0 and twice that in slot 1.
+fn two_at_work(server: &Server) -> ([Supervised; 2], [Peer; 2]) {
+    let workers = [spawn_supervised(server, 0), spawn_supervised(server, 1)];
+    let mut peers = [client(server), client(server)];
     for (peer, value) in peers.iter_mut().zip([1.0, 2.0]) {
         peer.upload(0, &[value]);
         peer.add(1, 0, 0);
         assert_eq!(peer.read(1, 1, 1), Ok(vec![value * 2.0]));
     }
+    (workers, peers)
+}
+
+#[test]
+fn clients_of_other_workers_go_on_meanwhile() {
+    let server = Server::start("recovery-others", &[]);
+    let ([first, second], mut peers) = two_at_work(&server);
     kill(&server, second, 1);
     let [one, two] = &mut peers;
     two.ask(2, 1, 1);
@@ -129,13 +135,7 @@ fn clients_of_other_workers_go_on_meanwhile() {
 #[test]
 fn both_workers_die_and_come_back_in_turn() {
     let server = Server::start("recovery-both", &[]);
-    let (first, second) = (spawn_supervised(&server, 0), spawn_supervised(&server, 1));
-    let mut peers = [client(&server), client(&server)];
-    for (peer, value) in peers.iter_mut().zip([1.0, 2.0]) {
-        peer.upload(0, &[value]);
-        peer.add(1, 0, 0);
-        assert_eq!(peer.read(1, 1, 1), Ok(vec![value * 2.0]));
-    }
+    let ([first, second], mut peers) = two_at_work(&server);
     kill(&server, first, 0);
     kill(&server, second, 1);
     for peer in &mut peers {
